@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend, made punctual: see `base`, whose name Django chooses."""
