@@ -1,0 +1,1 @@
+"""The job store: queues, leases, governance, and the doors to them."""
