@@ -1,0 +1,1 @@
+"""Backups: launching runs, what comes of them, and what is kept."""

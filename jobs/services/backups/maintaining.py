@@ -1,0 +1,116 @@
+"""Maintenance of repositories: which snapshots go, the job that removes them, and what it really did."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from agentstore_runner.contract import backup_jobs
+from agentstore_runner.contract.problem import Problem
+from django.db import transaction
+from django.db.models.functions import Now
+
+from jobs.engine.failure_classes import FailureClass
+from jobs.models import AgentJob, AgentTask, BackupJob, BackupRepository, BackupSnapshot
+from jobs.services import governance
+from jobs.services.errors import Invalid, NotFound
+
+from . import payloads
+from .retention import Kept, forgettable
+from .settling import mark_damaged
+
+LABEL = "backup_repository"
+_DEPTHS = frozenset(BackupRepository.CheckDepth.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What one maintenance does. `apply_retention`: forget what the jobs' policies let go, then prune.
+
+    `check` is none, metadata, read_data_subset or read_data.
+    """
+
+    apply_retention: bool = False
+    check: str = "none"
+    unlock: bool = False
+
+
+@transaction.atomic
+def enqueue_maintenance(*, repository_id: UUID, agent: str, plan: Plan, by: str) -> UUID:
+    """Queue the maintenance of a repository on an agent that knows its credential; returns the job's id.
+
+    Raises NotFound, Duplicate (maintenance of it waits or runs), or Invalid; retention is refused while the repository
+    is damaged, since what is forgotten then may be what is still whole.
+    """
+    repository = BackupRepository.objects.select_for_update(no_key=True).filter(pk=repository_id).first()
+    if repository is None:
+        raise NotFound
+    if plan.apply_retention and repository.damaged_at is not None:
+        raise Invalid([Problem("/apply_retention", "The repository is damaged: nothing is removed from it.")])
+    forget = list(_let_go(repository)) if plan.apply_retention else []
+    spec = {
+        "version": 1,
+        "repository": payloads.repository(repository),
+        "forget": forget[: backup_jobs.MOST_FORGOTTEN],
+        "prune": bool(forget),
+        "check": plan.check,
+        "unlock": plan.unlock,
+    }
+    key = f"backup_repository:{repository.pk}"
+    return governance.enqueue(
+        by=by, agent=agent, kind=backup_jobs.MAINTENANCE, spec=spec, dedupe_key=key, concurrency_key=key,
+        labels={LABEL: str(repository.pk)}, is_own=True,
+    ).job_id  # fmt: skip
+
+
+def settle_maintenance(job_id: UUID) -> None:
+    """Take what a maintenance reported into the catalogue and the repository, also when it failed in the middle."""
+    job = AgentJob.objects.get(pk=job_id)
+    labels, results = job.labels, job.results
+    if not isinstance(labels, dict) or not isinstance(results, dict):
+        return
+    repository_id = _uuid(labels.get(LABEL))
+    repository = BackupRepository.objects.filter(pk=repository_id).first() if repository_id else None
+    if repository is None:
+        return  # a SQL client's own
+    _note_check(repository, results.get("check"))
+    asked = job.spec.get("forget", []) if isinstance(job.spec, dict) else []
+    gone = {one for name in ("forgotten", "absent") for one in _texts(results.get(name)) if one in asked}
+    snapshots = BackupSnapshot.objects.filter(repository=repository, engine_id__in=gone, forgotten_at=None)
+    snapshots.update(forgotten_at=Now())
+    if job.failure_class == FailureClass.REPOSITORY:
+        mark_damaged(repository, by=f"job:{job.pk}", note=job.error or "")
+
+
+def _let_go(repository: BackupRepository) -> list[str]:
+    """The engine's ids of what the jobs' policies let go now, oldest first; never what a restore waits for."""
+    restores = AgentTask.objects.unfinished().filter(task_type=AgentTask.Type.RESTORE)
+    in_use = set(restores.values_list("task_payload__restore__backup_id_in_repository", flat=True))
+    there = BackupSnapshot.objects.filter(repository=repository, forgotten_at=None).order_by("taken_at", "pk")
+    found: list[str] = []
+    for job in BackupJob.objects.filter(sources__snapshots__in=there).distinct():
+        mine = list(there.filter(source__job=job))
+        gone = forgettable(
+            (Kept(id=one.pk, source=one.source_id, taken_at=one.taken_at, complete=one.complete) for one in mine),
+            job.retention,
+        )  # fmt: skip
+        found += [one.engine_id for one in mine if one.pk in gone and one.engine_id not in in_use]
+    return found
+
+
+def _note_check(repository: BackupRepository, said: object) -> None:
+    match said:
+        case {"ok": bool(is_good), "depth": str(depth)} if (word := depth.partition(" ")[0]) in _DEPTHS:
+            BackupRepository.objects.filter(pk=repository.pk).update(
+                checked_at=Now(), check_depth=word,
+                check_result=BackupRepository.CheckResult.GOOD if is_good else BackupRepository.CheckResult.DAMAGED,
+            )  # fmt: skip
+
+
+def _texts(said: object) -> list[str]:
+    return [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+
+
+def _uuid(said: object) -> UUID | None:
+    try:
+        return UUID(said) if isinstance(said, str) else None
+    except ValueError:
+        return None

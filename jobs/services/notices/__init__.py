@@ -1,0 +1,1 @@
+"""Notices: from what happened, over rules, to messages that leave the house."""
