@@ -1,0 +1,1 @@
+"""Evidence: the files that runners attach to jobs, in private storage."""
