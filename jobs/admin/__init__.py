@@ -1,0 +1,43 @@
+"""The admin: people look and govern here. Pages parse, make one service call and render; they never write."""
+
+from . import (
+    agents,
+    audit_events,
+    backup_jobs,
+    backup_repositories,
+    backup_runs,
+    backup_snapshots,
+    backup_sources,
+    duties,
+    jobs,
+    kinds,
+    notice_channels,
+    notice_rules,
+    notices,
+    people,
+    schedule_slots,
+    schedules,
+    targets,
+    tasks,
+)
+
+__all__ = [
+    "agents",
+    "audit_events",
+    "backup_jobs",
+    "backup_repositories",
+    "backup_runs",
+    "backup_snapshots",
+    "backup_sources",
+    "duties",
+    "jobs",
+    "kinds",
+    "notice_channels",
+    "notice_rules",
+    "notices",
+    "people",
+    "schedule_slots",
+    "schedules",
+    "targets",
+    "tasks",
+]
