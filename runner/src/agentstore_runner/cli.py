@@ -1,0 +1,327 @@
+"""The command line: run, doctor, validate, try."""
+
+import logging
+import os
+import random
+import socket
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentstore_runner import __version__, doctor, handlers, logs, specs
+from agentstore_runner.bearer import Bearer, TokenError, from_file, secrets_of, take_from
+from agentstore_runner.claiming import Order
+from agentstore_runner.client import AddressError, Client, checked_server
+from agentstore_runner.contract import uat
+from agentstore_runner.redaction import Redactor
+from agentstore_runner.shutdown import Shutdown
+from agentstore_runner.spool import InUseError, Spool
+from agentstore_runner.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+EXIT_CODES = """\b
+Exit codes:
+  0        --once: the job is done, or nothing waited; --forever: stopped while idle
+  1        the job failed or was cancelled (with --exit-code verdict: or its verdict is not "pass")
+  2        wrong options, token or state folder
+  3        the server hands out no work to this agent (paused, token refused, runner too old)
+  4        the job was taken away, or its report is not acknowledged; the report is kept on disk
+  75       --once: the server could not be reached
+  128 + n  interrupted by signal n
+"""
+
+
+class Refusal(click.ClickException):
+    """One plain sentence and exit code 2."""
+
+    exit_code = 2
+
+
+def _state_folder() -> Path:
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "agentstore-runner"
+
+
+def _connection(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which server, as whom, and with which memory."""
+    for option in reversed(
+        (
+            click.option(
+                "--server", envvar="AGENTSTORE_URL", required=True, metavar="URL", help="The server's address."
+            ),
+            click.option(
+                "--token-file",
+                type=click.Path(path_type=Path),
+                help="File with the agent's token, not readable by others. Otherwise AGENTSTORE_TOKEN.",
+            ),
+            click.option(
+                "--allow-http", is_flag=True, help="Send the token unencrypted to a host that is not this one."
+            ),
+            click.option(
+                "--state",
+                type=click.Path(path_type=Path, file_okay=False),
+                default=_state_folder,
+                show_default="$XDG_STATE_HOME/agentstore-runner",
+                help="Folder that remembers claims and reports across restarts.",
+            ),
+            click.option(
+                "--log",
+                "style",
+                type=click.Choice(["plain", "json", "rich"]),
+                help="Form of the log; rich on a terminal, plain otherwise.",
+            ),
+            click.option("--verbose", is_flag=True, help="Log more."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="agentstore-runner")
+def main() -> None:
+    """Claim jobs from an agentstore server, do the work, and report what happened."""
+
+
+@main.command(epilog=EXIT_CODES)
+@_connection
+@click.option("--once", "once", flag_value=True, type=bool, help="Do one job, if one waits, and end.")
+@click.option("--forever", "once", flag_value=False, type=bool, default=False, help="Go on until a signal (default).")
+@click.option("--kinds", help="Comma-separated kinds to claim; default: all that this machine is set up for.")
+@click.option(
+    "--tasks/--no-tasks",
+    default=None,
+    help="Do backups and restores too; default: if this machine is configured for them.",
+)
+@click.option("--job-id", type=click.UUID, help="Claim only this job; implies --once.")
+@click.option("--name", default=socket.gethostname, show_default="host name", help="Name of this runner.")
+@click.option(
+    "--exit-code",
+    type=click.Choice(["status", "verdict"]),
+    default="status",
+    show_default=True,
+    help="What --once judges: whether the job was done, or whether its verdict is pass.",
+)
+def run(
+    server: str,
+    token_file: Path | None,
+    allow_http: bool,
+    state: Path,
+    style: logs.Style | None,
+    verbose: bool,
+    once: bool,
+    kinds: str | None,
+    tasks: bool | None,
+    job_id: uuid.UUID | None,
+    name: str,
+    exit_code: str,
+) -> None:
+    """Claim jobs and work on them, one at a time."""
+    server, bearer = _server_and_bearer(server, token_file, allow_http)
+    logs.configure(style, verbose=verbose, redactor=_redactor(bearer))
+    installed = _installed(handlers.ENTRY_POINTS)
+    task_handlers = _task_handlers(tasks) if job_id is None else {}
+    order = Order(
+        name=name,
+        kinds=_kinds(kinds, installed, alone=not task_handlers),
+        task_types=sorted(task_handlers),
+        capabilities=_capabilities(task_handlers),
+        job_id=None if job_id is None else str(job_id),
+        run_ref=_run_ref(),
+        once=once or job_id is not None,
+        judge_by_verdict=exit_code == "verdict",
+    )
+    shutdown = Shutdown()
+    try:
+        with shutdown.listen(), Spool.opened(state, server, name) as spool:
+            supervisor = Supervisor(
+                order,
+                client=Client(server, bearer),
+                spool=spool,
+                handlers=installed,
+                task_handlers=task_handlers,
+                shutdown=shutdown,
+                redactor=lambda: _redactor(bearer),
+                rng=random.SystemRandom(),
+            )
+            log.info("runner %s asks %s for %s", __version__, server, ", ".join((*order.task_types, *order.kinds)))
+            code = supervisor.run()
+    except InUseError as error:
+        raise Refusal(str(error)) from None
+    except OSError as error:
+        raise Refusal(f"the state folder cannot be used: {error}") from None
+    sys.exit(code)
+
+
+@main.command("doctor")
+@_connection
+def examine(
+    server: str,
+    token_file: Path | None,
+    allow_http: bool,
+    state: Path,
+    style: logs.Style | None,
+    verbose: bool,
+) -> None:
+    """Look at everything that a runner needs and say how to fix what is missing; exit code 1 if something is."""
+    server, bearer = _server_and_bearer(server, token_file, allow_http)
+    redactor = _redactor(bearer)
+    logs.configure(style, verbose=verbose, redactor=redactor)
+    failed = False
+    for finding in doctor.examine(Client(server, bearer), state, handlers.installed, os.environ):
+        failed = failed or finding.state == "failed"
+        colour = {"ok": "green", "warning": "yellow", "failed": "red"}[finding.state]
+        click.echo(
+            f"{click.style(finding.state.ljust(8), fg=colour)} {finding.subject}: {redactor.text(finding.detail)}"
+        )
+        if finding.fix:
+            click.echo(f"         fix: {finding.fix}")
+    sys.exit(1 if failed else 0)
+
+
+_of_kind = click.option(
+    "--kind", default=uat.KIND, show_default=True, help="Kind of the spec: any that an installed handler does."
+)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_of_kind
+def validate(file: Path, kind: str) -> None:
+    """Check a spec without running it; exit code 1 if something is wrong."""
+    handler, spec = _handler(kind), _spec(file)
+    if not isinstance(handler, handlers.Checking):
+        click.echo(f"{file} is a JSON object; the handler of {kind} says no more before it runs it")
+        return
+    found = handler.problems(spec)
+    for problem in found:
+        click.echo(f"{problem.pointer or '/'}: {problem.message}", err=True)
+    if found:
+        sys.exit(1)
+    click.echo(f"{file} is a valid {kind} spec")
+
+
+@main.command("try")
+@click.argument("file", type=click.Path(path_type=Path))
+@_of_kind
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default="try-out", show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="Longest run time.")
+def attempt(file: Path, kind: str, out: Path, seconds: float) -> None:
+    """Run a spec on this machine, without a server; exit code 0 only for the verdict pass."""
+    handler, spec = _handler(kind), _spec(file)
+    if isinstance(handler, handlers.Checking) and (found := handler.problems(spec)):
+        raise Refusal("; ".join(f"{problem.pointer or '/'}: {problem.message}" for problem in found))
+    take_from(os.environ)
+    redactor = Redactor(secrets_of(os.environ))
+    logs.configure(None, verbose=False, redactor=redactor)
+    shutdown = Shutdown()
+    with shutdown.listen():
+        report = specs.tried(handler, kind, spec, seconds=seconds, out=out, shutdown=shutdown)
+    _show(report, out, report.redactor or redactor)
+    if shutdown.asked.is_set():
+        sys.exit(shutdown.exit_code)
+    sys.exit(0 if report.verdict == "pass" else 1)
+
+
+def _show(report: handlers.Report, out: Path, redactor: Redactor) -> None:
+    console = Console()
+    results = redactor.document(report.results or {})
+    table = Table("check", "status", "severity", "seconds", "message")
+    for check in results.get("checks", []):
+        seconds = f"{check.get('duration_ms', 0) / 1000:.1f}"
+        cells = (check.get("id"), check.get("status"), check.get("severity"), seconds, check.get("message") or "")
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    if table.row_count:
+        console.print(table)
+    elif results:
+        console.print_json(data=results)
+    console.print(f"{report.status}, verdict {report.verdict or 'none'}", markup=False)
+    for reason in results.get("reasons", []):
+        console.print(f"  {reason}", markup=False)
+    if report.error:
+        console.print(f"error: {redactor.text(report.error)}", markup=False)
+    console.print(f"files: {out}", markup=False)
+
+
+def _server_and_bearer(server: str, token_file: Path | None, allow_http: bool) -> tuple[str, Bearer]:
+    try:
+        # The variable goes away in any case: no child process may inherit it.
+        from_environment = take_from(os.environ)
+        bearer = from_environment if token_file is None else from_file(token_file)
+        if bearer is None:
+            raise Refusal("no token: give --token-file, or set AGENTSTORE_TOKEN")
+        return checked_server(server, allow_http=allow_http), bearer
+    except (TokenError, AddressError) as error:
+        raise Refusal(str(error)) from None
+
+
+def _redactor(bearer: Bearer) -> Redactor:
+    return Redactor([bearer.reveal(), *secrets_of(os.environ)])
+
+
+def _installed(group: str) -> dict[str, handlers.Handler]:
+    try:
+        return handlers.installed(group)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refusal(f"an installed handler cannot be used: {error}") from None
+
+
+def _handler(kind: str) -> handlers.Handler:
+    """Return the installed handler of one kind."""
+    installed = _installed(handlers.ENTRY_POINTS)
+    if kind not in installed:
+        raise Refusal(f"no handler for {kind} is installed; installed: {', '.join(sorted(installed)) or 'none'}")
+    return installed[kind]
+
+
+def _task_handlers(wanted: bool | None) -> dict[str, handlers.Handler]:
+    """Return the handlers of tasks: all that are asked for, or those that somebody has set this machine up for."""
+    if wanted is False:
+        return {}
+    found = _installed(handlers.TASK_ENTRY_POINTS)
+    if wanted:
+        return found
+    return {kind: handler for kind, handler in found.items() if _is_prepared(handler)}
+
+
+def _is_prepared(handler: handlers.Handler) -> bool:
+    return not isinstance(handler, handlers.Prepared) or handler.prepared()
+
+
+def _capabilities(found: dict[str, handlers.Handler]) -> list[str]:
+    """Return the requirements of payloads that the handlers meet on this machine, each once."""
+    able = (handler.capabilities() for handler in found.values() if isinstance(handler, handlers.Capable))
+    return sorted({name for names in able for name in names})
+
+
+def _kinds(wanted: str | None, installed: dict[str, handlers.Handler], *, alone: bool) -> list[str]:
+    """Return the kinds of jobs to claim; none is an error if there is nothing else to claim."""
+    able = sorted(kind for kind, handler in installed.items() if _is_prepared(handler))
+    kinds = able if wanted is None else [kind.strip() for kind in wanted.split(",") if kind.strip()]
+    if missing := [kind for kind in kinds if kind not in installed]:
+        raise Refusal(f"no handler for {', '.join(missing)}; installed: {', '.join(sorted(installed)) or 'none'}")
+    if not kinds and alone:
+        raise Refusal("there is no kind to claim: no handler is installed")
+    return kinds
+
+
+def _run_ref() -> str | None:
+    """Return the address of the GitHub Actions run that this process belongs to."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
+    parts = [os.environ.get(name) for name in names]
+    return None if None in parts else "{}/{}/actions/runs/{}/attempts/{}".format(*parts)
+
+
+def _spec(file: Path) -> dict[str, Any]:
+    try:
+        return specs.read(file)
+    except specs.SpecError as error:
+        raise Refusal(str(error)) from None
