@@ -1,0 +1,1 @@
+"""Other queues, each by its own worker."""
