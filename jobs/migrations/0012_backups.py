@@ -523,6 +523,19 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="backupjobrun",
+            name="repository",
+            field=models.ForeignKey(
+                db_constraint=False,
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="runs",
+                to="jobs.backuprepository",
+                verbose_name="repository",
+            ),
+        ),
+        migrations.AddField(
             model_name="backupjobsource",
             name="job",
             field=models.ForeignKey(

@@ -14,7 +14,7 @@ BEGIN
     IF sort <> 'backup' THEN RETURN true; END IF;
     SELECT backup_repositories.id, concurrent_backups INTO repository, at_once
         FROM backup_job_runs JOIN backup_repositories
-            ON backup_repositories.id::text = backup_job_runs.definition #>> '{repository,id}'
+            ON backup_repositories.id = backup_job_runs.repository_id
         WHERE backup_job_runs.id = run;
     IF at_once IS NULL THEN RETURN true; END IF;
     IF sure AND NOT pg_try_advisory_xact_lock(hashtextextended('backup_repository:' || repository::text, 0)) THEN
@@ -23,7 +23,7 @@ BEGIN
     RETURN at_once > (SELECT count(*) FROM agent_tasks
         JOIN backup_job_runs ON backup_job_runs.id = agent_tasks.job_run_id
         WHERE agent_tasks.status IN ('claimed', 'running') AND agent_tasks.task_type = 'backup'
-            AND backup_job_runs.definition #>> '{repository,id}' = repository::text);
+            AND backup_job_runs.repository_id = repository);
 END $$"""
 DROP = "DROP FUNCTION agent_tasks_admitted(uuid, text, boolean)"
 

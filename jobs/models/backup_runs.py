@@ -44,6 +44,16 @@ class BackupJobRun(models.Model):
         db_constraint=False,
         db_index=False,
     )
+    # The one that it was launched into, whatever its job uses by now; none of a SQL client's own run.
+    repository = models.ForeignKey(
+        BackupRepository,
+        verbose_name=_("repository"),
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="runs",
+        db_constraint=False,
+        db_index=False,
+    )
     kind = models.TextField(_("kind"), choices=Kind, db_default=Kind.BACKUP.value)
     trigger = models.TextField(_("launched"), choices=Trigger, db_default=Trigger.MANUAL.value)
     scheduled_for = models.DateTimeField(_("due"), null=True)

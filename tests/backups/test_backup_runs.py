@@ -275,8 +275,12 @@ def test_a_task_hangs_on_a_source_of_its_runs_job_and_on_that_sources_agent(
     AgentTask.objects.create(agent=agents[1], job_run=run, job_source=source, task_type="restore", task_payload={})
 
 
-def test_a_run_of_a_sql_client_is_settled_by_its_sources(agents: list[Agent]) -> None:
-    run, source = BackupJobRun.objects.create(), BackupJobSource.objects.create()
+@pytest.mark.parametrize("names_a_job", [False, True])
+def test_a_run_of_a_sql_client_is_settled_by_its_sources(
+    job: BackupJob, agents: list[Agent], names_a_job: bool
+) -> None:
+    run = BackupJobRun.objects.create(job=job if names_a_job else None)
+    source = job.sources.get(agent=agents[0]) if names_a_job else BackupJobSource.objects.create()
     AgentTask.objects.create(agent=agents[0], job_run=run, job_source=source, task_payload={})
     succeed(claim(agents[0]))
     assert seen(run) == ("succeeded", 1, 0)

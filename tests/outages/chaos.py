@@ -84,7 +84,10 @@ class Chaos:
             for wire in self._wires:
                 wire.is_faulty = False
             self._draining.set()
-            wait_until(self._is_drained, "all work has ended")
+            try:
+                wait_until(self._is_drained, "all work has ended")
+            except AssertionError as never:
+                raise AssertionError(f"left over: {self._left()}") from never
         finally:
             self._stop.set()
             for thread in threads:
@@ -228,12 +231,17 @@ class Chaos:
 
     def _is_drained(self) -> bool:
         assert not self._failures, self._failures
+        return not self._left()
+
+    def _left(self) -> list[tuple[Any, ...]]:
+        """The rows that have not ended: when, by whom and in which state they were seen last."""
+        shown = "id::text, status, attempt, claim_id::text, heartbeat_at, not_before, cancel_requested_at"
         sql = (
-            "SELECT count(*) FROM agent_jobs WHERE principal_key = ANY(%s) AND status IN ('queued', 'running')"
-            " UNION ALL SELECT count(*) FROM agent_tasks WHERE agent_id IN"
+            f"SELECT {shown} FROM agent_jobs WHERE principal_key = ANY(%s) AND status IN ('queued', 'running')"
+            f" UNION ALL SELECT {shown} FROM agent_tasks WHERE agent_id IN"
             " (SELECT id FROM agents WHERE principal_key = ANY(%s)) AND status IN ('pending', 'claimed', 'running')"
         )
-        return sum(count for [count] in self._database.ask(sql, self._keys, self._keys)) == 0
+        return self._database.ask(sql, self._keys, self._keys)
 
     def _collect(self) -> None:
         mine = "agent_id IN (SELECT id FROM agents WHERE principal_key = ANY(%s))"

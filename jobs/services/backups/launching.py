@@ -75,8 +75,8 @@ def launch_backup(
     if not sources:
         raise Invalid([Problem("/sources", "The backup job has no sources.")])
     run = BackupJobRun(
-        pk=uuid4(), job=job, kind=BackupJobRun.Kind.BACKUP, trigger=trigger, scheduled_for=scheduled_for,
-        definition=_definition(job, sources), sources_total=len(sources), created_by=by,
+        pk=uuid4(), job=job, repository=job.repository, kind=BackupJobRun.Kind.BACKUP, trigger=trigger,
+        scheduled_for=scheduled_for, definition=_definition(job, sources), sources_total=len(sources), created_by=by,
     )  # fmt: skip
     try:
         with transaction.atomic():
@@ -119,9 +119,12 @@ def launch_restore(*, snapshot_id: UUID, target: Target, include: Sequence[str] 
         problems.append(Problem("/include", f"At most {MAX_INCLUDES} paths."))
     if problems or agent is None:
         raise Invalid(problems)
-    run, task_id = BackupJobRun(pk=uuid4(), job=job, kind=BackupJobRun.Kind.RESTORE, created_by=by), uuid4()
     # The payload must name the repository that holds the snapshot, whatever the job uses now.
     job.repository = snapshot.repository
+    run = BackupJobRun(
+        pk=uuid4(), job=job, repository=job.repository, kind=BackupJobRun.Kind.RESTORE, created_by=by
+    )  # fmt: skip
+    task_id = uuid4()
     payload = payloads.restore(task_id=task_id, run=run, job=job, source=source, snapshot=snapshot, asked=asked)
     run.definition = _definition(job, [source]) | {"restore": payload["restore"], "agent": agent.principal_key}
     run.sources_total, run.reason = 1, reason

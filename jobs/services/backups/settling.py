@@ -32,9 +32,9 @@ _READ = (
 
 def settle_result(task_id: UUID) -> None:
     """Take what a finished task reported into catalogue, repository and run."""
-    tasks = AgentTask.objects.filter(pk=task_id).select_related("job_run", "job_source")
+    tasks = AgentTask.objects.filter(pk=task_id).select_related("job_run__repository", "job_source")
     task = tasks.defer("task_payload").get()
-    repository = _repository(task.job_run)
+    repository = task.job_run.repository
     if repository is not None:
         if task.failure_class == FailureClass.REPOSITORY:
             mark_damaged(repository, by=f"task:{task.pk}", note=task.error_message or "")
@@ -101,13 +101,6 @@ def active_run(job_id: UUID | None) -> UUID | None:
     """The open backup run of a job."""
     runs = BackupJobRun.objects.filter(job_id=job_id, kind=BackupJobRun.Kind.BACKUP, status__in=OPEN)
     return runs.values_list("pk", flat=True).first()
-
-
-def _repository(run: BackupJobRun) -> BackupRepository | None:
-    """The repository that a run was launched into, whatever its job uses by now; none of a SQL client's own run."""
-    if run.job_id is None:
-        return None
-    return BackupRepository.objects.get(pk=run.definition["repository"]["id"])
 
 
 def mark_damaged(repository: BackupRepository, *, by: str, note: str) -> None:
