@@ -3,10 +3,12 @@
 import os
 import random
 import signal
+import sys
 import threading
+import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -87,7 +89,7 @@ class Chaos:
             try:
                 wait_until(self._is_drained, "all work has ended")
             except AssertionError as never:
-                raise AssertionError(f"left over: {self._left()}") from never
+                raise AssertionError(f"left over: {self._left()}\n{self._activity()}\n{stacks(threads)}") from never
         finally:
             self._stop.set()
             for thread in threads:
@@ -243,6 +245,10 @@ class Chaos:
         )
         return self._database.ask(sql, self._keys, self._keys)
 
+    def _activity(self) -> list[tuple[Any, ...]]:
+        shown = "pid, state, wait_event, pg_blocking_pids(pid), xact_start, left(query, 90)"
+        return self._database.ask(f"SELECT {shown} FROM pg_stat_activity WHERE usename = 'agentstore'")
+
     def _collect(self) -> None:
         mine = "agent_id IN (SELECT id FROM agents WHERE principal_key = ANY(%s))"
         for table, agent, said, finished, chosen in (
@@ -333,6 +339,13 @@ class Runner:
                 return call
             self._chaos.rest(0.05)
         return None
+
+
+def stacks(threads: Sequence[threading.Thread]) -> str:
+    """Where each of the threads that live is at this moment."""
+    frames = sys._current_frames()
+    living = [frames[thread.ident] for thread in threads if thread.ident in frames]
+    return "\n".join("".join(traceback.format_stack(frame)[-4:]) for frame in living)
 
 
 def chaos(database: Database, server: Web, *, seed: int, seconds: float) -> Chaos:
