@@ -94,9 +94,10 @@ def _repositories() -> list[tuple[str, str]]:
     return [(str(one.pk), one.name) for one in BackupRepository.objects.filter(retired_at=None)[:MAX_CHOICES]]
 
 
-def _agents() -> list[tuple[str, str]]:
-    agents = Agent.objects.exclude(state=Agent.State.DISABLED).order_by("principal_key")[:MAX_CHOICES]
-    return [(agent.principal_key, str(agent)) for agent in agents]
+def agents() -> list[tuple[str, str]]:
+    """The agents that can be given work, by key."""
+    found = Agent.objects.exclude(state=Agent.State.DISABLED).order_by("principal_key")[:MAX_CHOICES]
+    return [(agent.principal_key, str(agent)) for agent in found]
 
 
 class BackupJobForm(forms.Form):
@@ -162,7 +163,7 @@ class SourceForm(forms.Form):
     """A source of a backup job."""
 
     name = _word(_("Name"), registry.MAX_NAME, first=True)
-    agent = _choice(_("Agent"), _agents, _("Whose folders these are. It never changes: retire the source instead."))
+    agent = _choice(_("Agent"), agents, _("Whose folders these are. It never changes: retire the source instead."))
     host = _word(
         _("Host"), registry.MAX_HOST,
         _("The name its snapshots are filed under. It never changes, since a new one means that all is read again."),
@@ -184,7 +185,7 @@ class RestoreForm(forms.Form):
     include = PathLines(
         label=_("Paths"), required=False, help_text=_("As they were backed up, one a line. Empty: the whole snapshot.")
     )
-    agent = _choice(_("Agent"), _agents, _("On which machine; the one that was backed up, or any other."))
+    agent = _choice(_("Agent"), agents, _("On which machine; the one that was backed up, or any other."))
     mode = _choice(
         _("Where"),
         [

@@ -19,6 +19,7 @@ from jobs.services.errors import Invalid, NotFound
 
 from .backup_filters import DamagedFilter
 from .backup_forms import RepositoryForm, form_page, show_at_fields
+from .backup_maintenance import maintain_view, recent_jobs
 from .backup_snapshots import completeness, short_id
 from .badges import NOTHING, badge, moment, size
 from .dialogs import ReasonForm, ask_again, buttons_of, dialog, dialog_action, to, uuid_or_404
@@ -74,6 +75,10 @@ class BackupRepositoryAdmin(GovernedAdmin):
         """Whether this person may change repositories, and trust them again."""
         return self.has_view_permission(request) and request.user.has_perm("jobs.change_backuprepository")
 
+    def has_maintain_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Whether this person may have repositories checked, and snapshots forgotten as retention says."""
+        return self.has_view_permission(request) and request.user.has_perm("jobs.maintain_backuprepository")
+
     @admin.display(description=gettext_lazy("state"))
     def health(self, repository: BackupRepository) -> str:
         """Whether it can be trusted."""
@@ -95,11 +100,13 @@ class BackupRepositoryAdmin(GovernedAdmin):
         return str(repository.concurrent_backups or _("no limit"))
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the form of an existing repository."""
-        edit = path(
-            "<path:object_id>/edit/", self.admin_site.admin_view(self.edit_view), name="jobs_backuprepository_edit"
-        )
-        return [edit, *super().get_urls()]
+        """Add the forms of an existing repository and of its maintenance."""
+        guarded = self.admin_site.admin_view
+        return [
+            path("<path:object_id>/edit/", guarded(self.edit_view), name="jobs_backuprepository_edit"),
+            path("<path:object_id>/maintain/", guarded(self.maintain_view), name="jobs_backuprepository_maintain"),
+            *super().get_urls(),
+        ]
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -136,6 +143,12 @@ class BackupRepositoryAdmin(GovernedAdmin):
                 messages.success(request, _("Saved. It holds for runs from now on."))
                 return HttpResponseRedirect(reverse("admin:jobs_backuprepository_change", args=[repository.pk]))
         return form_page(self, request, form, title=_("Change %s") % repository, submit=_("Save"))
+
+    def maintain_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Have a repository checked, and what retention lets go removed."""
+        if not self.has_maintain_permission(request):
+            raise PermissionDenied
+        return maintain_view(self, request, self._repository(object_id))
 
     @dialog_action(
         description=gettext_lazy("Trust again"), icon="verified", url_path="trust", permission="edit", asked=TRUST
@@ -175,6 +188,9 @@ class BackupRepositoryAdmin(GovernedAdmin):
             "damaged": moment(repository.damaged_at) if repository.damaged_at else "",
             "facts": _facts(repository),
             "edit_url": reverse("admin:jobs_backuprepository_edit", args=[repository.pk]) if may_edit else "",
+            "maintain_url": reverse("admin:jobs_backuprepository_maintain", args=[repository.pk])
+            if self.has_maintain_permission(request) and repository.retired_at is None else "",
+            "maintenance": recent_jobs(repository, sees_jobs=request.user.has_perm("jobs.view_agentjob")),
             "actions": buttons_of(self, repository, ("trust",) if may_edit and repository.damaged_at else ()),
             "timeline": acts_on([repository.pk]),
             "jobs": [

@@ -29,7 +29,8 @@ GOVERNORS = OPERATORS | {
     "view_noticechannel", "add_noticechannel", "change_noticechannel", "test_noticechannel",
     "view_noticerule", "add_noticerule", "change_noticerule", "view_notice", "retry_notice",
     "add_schedule", "change_schedule",
-    "add_backuprepository", "change_backuprepository", "add_backupjob", "change_backupjob", "restore_backupjob",
+    "add_backuprepository", "change_backuprepository", "maintain_backuprepository",
+    "add_backupjob", "change_backupjob", "restore_backupjob",
 }  # fmt: skip
 GROUPS = {"Viewers": VIEWERS, "Operators": OPERATORS, "Governors": GOVERNORS}
 APPS = ("jobs", "artifacts")
@@ -61,7 +62,7 @@ def remove_groups(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> N
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0014_backups_at_once"),
+        ("jobs", "0015_maintenance"),
         ("artifacts", "0006_arrival"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),

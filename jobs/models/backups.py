@@ -70,6 +70,7 @@ class BackupRepository(models.Model):
         verbose_name = _("backup repository")
         verbose_name_plural = _("backup repositories")
         ordering = ["name"]
+        permissions = [("maintain_backuprepository", "Can maintain backup repositories")]
         constraints = [
             # A password in a location would stand in every payload, page and process list.
             models.CheckConstraint(
