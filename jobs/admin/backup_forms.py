@@ -88,6 +88,27 @@ class RepositoryForm(forms.Form):
     concurrent_backups = _number(
         _("Backups at once"), registry.AT_ONCE, _("Further ones wait. Empty: no limit."), required=False
     )
+    maintenance_every_days = _number(
+        _("Maintenance every (days)"), registry.MAINTENANCE_DAYS,
+        _("Retention and a check by the clock, counted from the last one. Empty: never."), required=False,
+    )  # fmt: skip
+    maintenance_agent = forms.ChoiceField(
+        label=_("Agent of the maintenance"), choices=lambda: [("", _("none")), *agents()], required=False,
+        widget=UnfoldAdminSelectWidget, help_text=_("It must know the credential, and runs no other job meanwhile."),
+    )  # fmt: skip
+    maintenance_check = _choice(
+        _("Check of the maintenance"), BackupRepository._meta.get_field("maintenance_check").choices,
+        _("Metadata is quick and does not see flipped bytes; all data is as slow as a restore of everything."),
+    )  # fmt: skip
+
+    @classmethod
+    def values(cls, repository: BackupRepository | None) -> dict[str, Any]:
+        """What the form shows at first: a repository as it is, or a new one."""
+        if repository is None:
+            return {"maintenance_check": "metadata"}
+        agent = repository.maintenance_agent
+        now = {name: getattr(repository, name) for name in cls.base_fields}
+        return now | {"maintenance_agent": agent.principal_key if agent else ""}
 
 
 def _repositories() -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldBooleanSwitchWidget
 
 from jobs.models import AgentJob, BackupRepository, BackupSnapshot
+from jobs.services import governance
 from jobs.services.backups import maintaining
 from jobs.services.errors import Duplicate, Invalid, NotFound
 
@@ -94,6 +95,23 @@ def usual_agent(repository: BackupRepository) -> str:
     last = _jobs_of(repository).values_list("agent", flat=True).first()
     backs_up = repository.jobs.filter(sources__retired_at=None).order_by("name", "sources__name")
     return last or backs_up.values_list("sources__agent__principal_key", flat=True).first() or ""
+
+
+def upkeep_in_words(repository: BackupRepository) -> str:
+    """What the clock does for a repository, and on which agent."""
+    days = repository.maintenance_every_days
+    if days is None:
+        return _("by people only")
+    said = {"agent": repository.maintenance_agent, "check": repository.get_maintenance_check_display()}
+    every = ngettext("every day", "every %d days", days)
+    return f"{every % days if days > 1 else every}, " + _("on %(agent)s, check: %(check)s") % said
+
+
+def upkeep_problem(repository: BackupRepository) -> str:
+    """What keeps the maintenance by the clock from being queued; empty for nothing."""
+    if repository.maintenance_every_days is None or repository.retired_at is not None:
+        return ""
+    return " ".join(problem.message for problem in governance.agent_problems(repository.maintenance_agent))
 
 
 def recent_jobs(repository: BackupRepository, *, sees_jobs: bool) -> list[dict[str, Any]]:

@@ -14,12 +14,12 @@ from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldBooleanSwitchWidget
 
 from jobs.models import BackupRepository
-from jobs.services.backups import registry
+from jobs.services.backups import registry, upkeep
 from jobs.services.errors import Invalid, NotFound
 
 from .backup_filters import DamagedFilter
 from .backup_forms import RepositoryForm, form_page, show_at_fields
-from .backup_maintenance import maintain_view, recent_jobs
+from .backup_maintenance import maintain_view, recent_jobs, upkeep_in_words, upkeep_problem
 from .backup_snapshots import completeness, short_id
 from .badges import NOTHING, badge, moment, size
 from .dialogs import ReasonForm, ask_again, buttons_of, dialog, dialog_action, to, uuid_or_404
@@ -114,7 +114,8 @@ class BackupRepositoryAdmin(GovernedAdmin):
         """Register a repository."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = RepositoryForm(request.POST if request.method == "POST" else None)
+        first = RepositoryForm.values(None)
+        form = RepositoryForm(request.POST if request.method == "POST" else None, initial=first)
         if form.is_valid():
             definition = registry.RepositoryDefinition(**form.cleaned_data)
             try:
@@ -131,7 +132,7 @@ class BackupRepositoryAdmin(GovernedAdmin):
         if not self.has_edit_permission(request):
             raise PermissionDenied
         repository = self._repository(object_id)
-        now = {name: getattr(repository, name) for name in RepositoryForm.base_fields}
+        now = RepositoryForm.values(repository)
         form = RepositoryForm(request.POST if request.method == "POST" else None, initial=now)
         if form.is_valid():
             definition = registry.RepositoryDefinition(**form.cleaned_data)
@@ -167,7 +168,8 @@ class BackupRepositoryAdmin(GovernedAdmin):
         return to(request, reverse("admin:jobs_backuprepository_change", args=[repository_id]))
 
     def _repository(self, object_id: str) -> BackupRepository:
-        repository = BackupRepository.objects.filter(pk=uuid_or_404(object_id)).first()
+        rows = BackupRepository.objects.select_related("maintenance_agent")
+        repository = rows.filter(pk=uuid_or_404(object_id)).first()
         if repository is None:
             raise Http404
         return repository
@@ -190,6 +192,7 @@ class BackupRepositoryAdmin(GovernedAdmin):
             "edit_url": reverse("admin:jobs_backuprepository_edit", args=[repository.pk]) if may_edit else "",
             "maintain_url": reverse("admin:jobs_backuprepository_maintain", args=[repository.pk])
             if self.has_maintain_permission(request) and repository.retired_at is None else "",
+            "upkeep_problem": upkeep_problem(repository),
             "maintenance": recent_jobs(repository, sees_jobs=request.user.has_perm("jobs.view_agentjob")),
             "actions": buttons_of(self, repository, ("trust",) if may_edit and repository.damaged_at else ()),
             "timeline": acts_on([repository.pk]),
@@ -232,6 +235,8 @@ def _facts(repository: BackupRepository) -> list[tuple[str, Any]]:
         (_("Repository id"), repository.engine_repository_id or _("kept at the first success")),
         (_("If it is missing"), _("it is created") if repository.init_if_missing else _("backups fail")),
         (_("Backups at once"), repository.concurrent_backups or _("no limit")),
+        (_("Maintenance"), upkeep_in_words(repository)),
+        (_("Next maintenance"), moment(upkeep.due_at(repository)) if upkeep.due_at(repository) else ""),
         (_("Checked"), moment(repository.checked_at)),
         (_("Result of the check"), repository.get_check_result_display() if repository.check_result else ""),
         (_("Depth of the check"), repository.get_check_depth_display() if repository.check_depth else ""),

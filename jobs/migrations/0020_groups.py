@@ -62,7 +62,7 @@ def remove_groups(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> N
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0015_maintenance"),
+        ("jobs", "0015_upkeep"),
         ("artifacts", "0006_arrival"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),

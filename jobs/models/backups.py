@@ -29,7 +29,7 @@ _ARE_TEXTS = """jsonb_typeof({}) = 'array' AND NOT jsonb_path_exists({}, '$[*] ?
     pghistory.UpdateEvent(
         condition=pghistory.AnyChange(
             "name", "location", "credential_ref", "engine_repository_id", "init_if_missing", "concurrent_backups",
-            "damaged_at", "retired_at",
+            "damaged_at", "retired_at", "maintenance_agent", "maintenance_every_days", "maintenance_check",
         )
     ),
     append_only=True,
@@ -60,6 +60,17 @@ class BackupRepository(models.Model):
     check_result = models.TextField(_("result of the check"), choices=CheckResult, null=True, editable=False)
     check_depth = models.TextField(_("depth of the check"), choices=CheckDepth, null=True, editable=False)
     damaged_at = models.DateTimeField(_("found damaged"), null=True, editable=False)
+    # Maintenance by the clock: all of the first three, or none. It is due so many days after `maintenance_from`.
+    maintenance_agent = models.ForeignKey(
+        Agent, verbose_name=_("agent of the maintenance"), null=True, blank=True, on_delete=models.PROTECT,
+        related_name="repositories",
+    )  # fmt: skip
+    maintenance_every_days = models.IntegerField(_("maintenance every (days)"), null=True, blank=True)
+    maintenance_from = models.DateTimeField(_("maintenance counted from"), null=True, editable=False)
+    maintenance_check = models.TextField(
+        _("check of the maintenance"), choices=[("none", _("not")), *CheckDepth.choices],
+        db_default=CheckDepth.METADATA.value,
+    )  # fmt: skip
     retired_at = models.DateTimeField(_("retired"), null=True, editable=False)
     created_by = models.TextField(_("created by"), editable=False)
     created_at = models.DateTimeField(_("created"), db_default=SqlNow(), editable=False)
@@ -95,6 +106,22 @@ class BackupRepository(models.Model):
             # A limit of nothing would keep every backup waiting for ever.
             models.CheckConstraint(
                 name="backup_repositories_limit_positive", condition=Q(concurrent_backups__range=(1, 1000))
+            ),
+            # A maintenance without an agent, or without an interval, never comes and nobody misses it.
+            models.CheckConstraint(
+                name="backup_repositories_maintenance_whole",
+                condition=Q(
+                    maintenance_agent__isnull=True, maintenance_every_days__isnull=True, maintenance_from__isnull=True
+                )
+                | Q(
+                    maintenance_agent__isnull=False,
+                    maintenance_every_days__range=(1, 366),
+                    maintenance_from__isnull=False,
+                ),
+            ),
+            models.CheckConstraint(
+                name="backup_repositories_maintenance_check_known",
+                condition=Q(maintenance_check__in=["none", "metadata", "read_data_subset", "read_data"]),
             ),
         ]
 

@@ -8,6 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from jobs.models import (
+    Agent,
     AgentTask,
     AuditEvent,
     BackupJob,
@@ -19,7 +20,10 @@ from jobs.models import (
 from tests.admin.conftest import Rows
 from tests.factories import BackupSnapshotFactory
 
-REPOSITORY = {"name": "offsite", "location": "rest:https://backup.example/b", "credential_ref": "offsite"}
+REPOSITORY = {
+    "name": "offsite", "location": "rest:https://backup.example/b", "credential_ref": "offsite",
+    "maintenance_check": "metadata",
+}  # fmt: skip
 JOB = {
     "name": "weekly", "overdue_after_seconds": 700_000, "start_deadline_seconds": 3600, "max_run_seconds": 7200,
     "max_attempts": 2, "keep_last": 3, "keep_weekly": 8, "one_file_system": "on", "stall_s": 600, "lock_wait_s": 900,
@@ -48,13 +52,24 @@ def test_a_repository_a_job_and_a_source_are_defined_changed_and_run(rows: Rows,
     source = job.sources.get()
     assert (source.paths, source.excludes, source.agent) == (["/srv/my site", "/etc"], ["*.tmp"], rows.agent)
 
-    superuser.post(url("backuprepository_edit", repository.pk), REPOSITORY | {"concurrent_backups": 2})
+    superuser.post(
+        url("backuprepository_edit", repository.pk),
+        REPOSITORY
+        | {"concurrent_backups": 2, "maintenance_every_days": 7, "maintenance_agent": rows.agent.principal_key},
+    )
     superuser.post(url("backupjob_edit", job.pk), JOB | {"repository": str(repository.pk), "keep_last": ""})
     superuser.post(url("backupjobsource_edit", source.pk), SOURCE | {"host": "another", "allow_empty": "on"})
     for row in (repository, job, source):
         row.refresh_from_db()
     assert (repository.concurrent_backups, job.retention) == (2, {"keep_weekly": 8})
     assert (source.host, source.allow_empty) == ("web-9", True)
+    assert (repository.maintenance_every_days, repository.maintenance_agent) == (7, rows.agent)
+    form = superuser.get(url("backuprepository_edit", repository.pk)).context["form"]
+    assert form["maintenance_agent"].value() == rows.agent.principal_key
+    Agent.objects.update(state="disabled")
+    page = superuser.get(url("backuprepository_change", repository.pk))
+    assert "The agent is disabled" in page.context["upkeep_problem"]
+    Agent.objects.update(state="active")
 
     answer = press(superuser, "backupjob_run", job)
     run = job.runs.get()
@@ -71,6 +86,8 @@ def test_a_repository_a_job_and_a_source_are_defined_changed_and_run(rows: Rows,
         ("repository", {"location": "rest:https://user:secret@backup.example/b"}, "location"),
         ("repository", {"credential_ref": "../etc/passwd"}, "credential_ref"),
         ("repository", {"name": "vault"}, "name"),
+        ("repository", {"maintenance_every_days": 0}, "maintenance_every_days"),
+        ("repository", {"maintenance_every_days": 7}, "maintenance_every_days"),
         ("job", {"repository": "00000000-0000-0000-0000-000000000000"}, "repository"),
         ("job", {"keep_last": 0}, "keep_last"),
         ("job", {"max_attempts": 99}, "max_attempts"),

@@ -20,10 +20,12 @@ from jobs.management.clockwork import Clockwork, DatabaseAwayError, Duty
 from jobs.management.hearing import Hearing
 from jobs.management.operator_command import OperatorCommand
 from jobs.services import maintenance, scheduling
+from jobs.services.backups import upkeep
 from jobs.services.notices import outbox
 from jobs.services.notices.matching import match
 
 SWEEP_SECONDS = 3600.0  # it reads the whole list of stored files
+UPKEEP_SECONDS = 60.0  # days are what it counts
 PURGE_SECONDS = 3600.0  # days are what it counts
 
 
@@ -75,6 +77,7 @@ def _duties(hearing: Hearing) -> list[Duty]:
     """Everything that the clock does. What only asks the database comes first; the rest has threads of its own."""
     return [
         Duty(name="schedules", act=scheduling.enqueue_due),
+        Duty(name="repositories", act=upkeep.enqueue_due, every=UPKEEP_SECONDS),
         Duty(name="expire", act=maintenance.expire),
         Duty(name="overdue", act=maintenance.stop_overdue),
         Duty(name="reap", act=hearing.reap),

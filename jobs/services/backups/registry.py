@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from agentstore_runner.contract import backup as contract
+from agentstore_runner.contract import backup_jobs
 from agentstore_runner.contract.problem import Problem
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -25,6 +26,7 @@ from . import payloads
 MAX_NAME, MAX_LOCATION, MAX_HOST, MAX_PATH = 100, 500, 200, 4096
 ATTEMPTS, DEADLINE_SECONDS, RUN_SECONDS = range(1, 11), range(60, 30 * 86400 + 1), range(60, 10 * 86400 + 1)
 OVERDUE_SECONDS, AT_ONCE, KEPT = range(60, 365 * 86400 + 1), range(1, 1001), range(1, 10_001)
+MAINTENANCE_DAYS = range(1, 367)
 SETTINGS: Mapping[str, range] = {
     "stall_s": range(60, 86401), "lock_wait_s": range(86401), "limit_upload_kib": range(2**31),
     "shrink_warn_percent": range(101),
@@ -33,13 +35,19 @@ SETTINGS: Mapping[str, range] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RepositoryDefinition:
-    """A repository: where it is, and by what name agents know its password."""
+    """A repository: where it is, and by what name agents know its password.
+
+    With `maintenance_every_days` that agent maintains it by the clock; the check is one of backup_jobs.CHECKS.
+    """
 
     name: str
     location: str
     credential_ref: str
     init_if_missing: bool = False
     concurrent_backups: int | None = None  # None: no limit
+    maintenance_every_days: int | None = None  # None: never
+    maintenance_agent: str = ""
+    maintenance_check: str = "metadata"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +80,9 @@ class SourceDefinition:
 @transaction.atomic
 def register_repository(definition: RepositoryDefinition, *, by: str) -> UUID:
     """Add a repository. Raises Invalid."""
-    _refuse(_repository_problems(definition))
+    columns = _repository_columns(definition)
     with _unique_name("backup_repositories_name", "repository"):
-        repository = BackupRepository.objects.create(**asdict(definition), created_by=by)
+        repository = BackupRepository.objects.create(**columns, created_by=by)
     _note(repository, "created", by)
     return repository.pk
 
@@ -82,12 +90,14 @@ def register_repository(definition: RepositoryDefinition, *, by: str) -> UUID:
 @transaction.atomic
 def change_repository(definition: RepositoryDefinition, *, repository_id: UUID, by: str) -> None:
     """Change a repository for runs from now on; its pinned id stays. Raises NotFound or Invalid."""
-    _refuse(_repository_problems(definition))
+    columns = _repository_columns(definition)
     repository = BackupRepository.objects.select_for_update(no_key=True).filter(pk=repository_id).first()
     if repository is None:
         raise NotFound
+    if repository.maintenance_from is not None and columns["maintenance_from"] is not None:
+        del columns["maintenance_from"]  # another interval counts from the last maintenance, as the old one did
     with _unique_name("backup_repositories_name", "repository"):
-        BackupRepository.objects.filter(pk=repository_id).update(**asdict(definition))
+        BackupRepository.objects.filter(pk=repository_id).update(**columns)
     _note(repository, "changed", by)
 
 
@@ -209,6 +219,24 @@ def _unique_name(constraint: str, what: str) -> Iterator[None]:
         if not violated(conflict).startswith(constraint):
             raise
         raise Invalid([Problem("/name", f"There is a {what} of that name already.")]) from None
+
+
+def _repository_columns(definition: RepositoryDefinition) -> dict[str, Any]:
+    """The columns of a definition that holds. Raises Invalid with every problem found."""
+    agent = governance.find_agent(definition.maintenance_agent) if definition.maintenance_agent else None
+    problems, every = _repository_problems(definition), definition.maintenance_every_days
+    if (every is None) != (not definition.maintenance_agent):
+        problems.append(Problem("/maintenance_every_days", "Both or neither: after how many days, and on which agent."))
+    elif every is not None:
+        problems += [Problem("/maintenance_agent", problem.message) for problem in governance.agent_problems(agent)]
+        if every not in MAINTENANCE_DAYS:
+            allowed = MAINTENANCE_DAYS
+            problems.append(Problem("/maintenance_every_days", f"From {allowed[0]} to {allowed[-1]}, or never."))
+    if definition.maintenance_check not in backup_jobs.CHECKS:
+        problems.append(Problem("/maintenance_check", f"One of {', '.join(backup_jobs.CHECKS)}."))
+    _refuse(problems)
+    begins = None if every is None else Now()
+    return asdict(definition) | {"maintenance_agent": agent, "maintenance_from": begins}
 
 
 def _repository_problems(definition: RepositoryDefinition) -> list[Problem]:
