@@ -21,6 +21,7 @@ from jobs.services.errors import Invalid, NotFound, Refusal, RunActive
 
 from .backup_filters import BackupJobStateFilter, OverdueFilter, RepositoryFilter
 from .backup_forms import BackupJobForm, form_page, show_at_fields
+from .backup_schedules import next_times, schedules_of, shown_schedules
 from .backup_sources import source_state
 from .badges import NOTHING, badge, moment, size, span
 from .dialogs import ReasonForm, ask_again, buttons_of, dialog, dialog_action, to, uuid_or_404
@@ -261,6 +262,7 @@ class BackupJobAdmin(GovernedAdmin):
         job = self._job(object_id)
         found = with_freshness(job.sources.select_related("agent"))
         sources = list(found.order_by(F("retired_at").asc(nulls_first=True), "name"))
+        schedules, is_active = schedules_of(job), job.state == BackupJob.State.ACTIVE
         may_edit = self.has_edit_permission(request) and job.state != BackupJob.State.RETIRED
         may_restore = request.user.has_perm("jobs.restore_backupjob")
         sees_agents = request.user.has_perm("jobs.view_agent")
@@ -279,7 +281,11 @@ class BackupJobAdmin(GovernedAdmin):
             "actions": buttons_of(self, job, self._offered(request, job)),
             "edit_url": reverse("admin:jobs_backupjob_edit", args=[job.pk]) if may_edit else "",
             "add_url": f"{reverse('admin:jobs_backupjobsource_add')}?job={job.pk}" if may_edit else "",
-            "timeline": acts_on([job.pk, *(source.pk for source in sources)]),
+            "schedules": shown_schedules(schedules), "next_times": next_times(schedules if is_active else ()),
+            "sees_schedules": request.user.has_perm("jobs.view_schedule"),
+            "schedule_url": f"{reverse('admin:jobs_schedule_add')}?backup_job={job.pk}"
+            if job.state != job.State.RETIRED and request.user.has_perm("jobs.add_schedule") else "",
+            "timeline": acts_on([job.pk, *(row.pk for row in (*sources, *schedules))]),
             "runs": [_run(run) for run in job.runs.order_by("-created_at")[:RECENT_RUNS]],
             "runs_url": f"{reverse('admin:jobs_backupjobrun_changelist')}?job={job.pk}",
         }  # fmt: skip

@@ -1,5 +1,6 @@
 """The form of a schedule, and what its cron expression means: in words, with the next times, while it is typed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -15,12 +16,12 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidge
 
 from jobs.models import JobKind, Schedule
 from jobs.services import schedule_registry as registry
-from jobs.services.calendar import MAX_EXPRESSION, BadExpression, BadZone, zones
+from jobs.services.calendar import MAX_EXPRESSION, BadExpression, BadZone, calendar, zones
 from jobs.services.errors import Invalid
 from jobs.services.kinds import CONTRACTS
-from jobs.services.scheduling import ScheduleRetired
+from jobs.services.scheduling import ScheduleRetired, is_paused
 
-from .badges import in_words
+from .badges import badge, in_words
 from .enqueue import JsonDocument, Place, WorkForm, show_problems
 from .job_page import pretty, text
 
@@ -34,12 +35,12 @@ def _number(label: Any, allowed: range, help_text: Any, *, required: bool = True
     )  # fmt: skip
 
 
-class ScheduleForm(WorkForm):
-    """A schedule. Names are those of the service, so that its problems find their fields."""
+class CalendarForm(forms.Form):
+    """When something is due, and what becomes of a time that was missed. Names are those of the service."""
 
     name = forms.CharField(
         label=_("Name"), max_length=registry.MAX_NAME, strip=False,
-        widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}), help_text=_("Each of its jobs carries it."),
+        widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}), help_text=_("What it makes carries it."),
     )  # fmt: skip
     expression = forms.CharField(
         label=_("Cron expression"), max_length=MAX_EXPRESSION, strip=False,
@@ -55,10 +56,6 @@ class ScheduleForm(WorkForm):
         label=_("Missed times"), choices=Schedule.Misfire.choices, widget=UnfoldAdminSelectWidget,
         help_text=_("What happens to times that nobody could act on, such as in an outage."),
     )  # fmt: skip
-    overlap = forms.ChoiceField(
-        label=_("Overlap"), choices=Schedule.Overlap.choices, widget=UnfoldAdminSelectWidget,
-        help_text=_("What happens when the job of an earlier time is still open, retries that wait included."),
-    )  # fmt: skip
     splay_seconds = _number(
         _("Splay (seconds)"), registry.SPLAY_SECONDS,
         _("Each agent begins later by an offset of its own within it, so that many do not start together."),
@@ -66,22 +63,11 @@ class ScheduleForm(WorkForm):
     grace_seconds = _number(
         _("Late after (seconds)"), registry.GRACE_SECONDS, _("A time that is noticed later than this was missed.")
     )
-    catch_up_limit = _number(_("Catch up at most"), registry.CATCH_UP, _("When all missed times are run."))
-    expires_after_seconds = _number(
-        _("Expires after (seconds)"), registry.EXPIRY_SECONDS, required=False,
-        help_text=_("Cancelled if no agent has taken the job by then. Empty: as its kind says."),
-    )  # fmt: skip
-    labels = JsonDocument(
-        label=_("Labels (JSON)"), required=False, widget=UnfoldAdminTextInputWidget,
-        help_text=_('Such as {"team": "shop"}; each job carries them.'),
-    )  # fmt: skip
 
-    WHEN = ("expression", "zone")
-    RULES = ("overlap", "misfire", "splay_seconds")
-    MORE = ("grace_seconds", "catch_up_limit", "expires_after_seconds", "priority", "concurrency_key", "labels")
-    FRESH = {
-        "zone": "UTC", "misfire": Schedule.Misfire.LATEST, "overlap": Schedule.Overlap.SKIP, "splay_seconds": 0,
-        "grace_seconds": 300, "catch_up_limit": 10, "priority": 0, "spec": "{}",
+    WHEN: tuple[str, ...] = ("expression", "zone")
+    RULES: tuple[str, ...] = ("misfire", "splay_seconds", "grace_seconds")
+    FRESH: Mapping[str, Any] = {
+        "zone": "UTC", "misfire": Schedule.Misfire.LATEST, "splay_seconds": 0, "grace_seconds": 300,
     }  # fmt: skip
 
     @property
@@ -93,6 +79,35 @@ class ScheduleForm(WorkForm):
     def rules(self) -> list[forms.BoundField]:
         """The fields of the policies."""
         return [self[name] for name in self.RULES]
+
+    @property
+    def outlook(self) -> dict[str, Any]:
+        """What the page says of the calendar as it stands in the fields."""
+        return preview(str(self["expression"].value() or ""), str(self["zone"].value() or ""))
+
+
+class ScheduleForm(CalendarForm, WorkForm):
+    """A schedule of jobs."""
+
+    overlap = forms.ChoiceField(
+        label=_("Overlap"), choices=Schedule.Overlap.choices, widget=UnfoldAdminSelectWidget,
+        help_text=_("What happens when the job of an earlier time is still open, retries that wait included."),
+    )  # fmt: skip
+    catch_up_limit = _number(_("Catch up at most"), registry.CATCH_UP, _("When all missed times are run."))
+    expires_after_seconds = _number(
+        _("Expires after (seconds)"), registry.EXPIRY_SECONDS, required=False,
+        help_text=_("Cancelled if no agent has taken the job by then. Empty: as its kind says."),
+    )  # fmt: skip
+    labels = JsonDocument(
+        label=_("Labels (JSON)"), required=False, widget=UnfoldAdminTextInputWidget,
+        help_text=_('Such as {"team": "shop"}; each job carries them.'),
+    )  # fmt: skip
+
+    RULES = ("overlap", "misfire", "splay_seconds")
+    MORE = ("grace_seconds", "catch_up_limit", "expires_after_seconds", "priority", "concurrency_key", "labels")
+    FRESH: Mapping[str, Any] = {
+        **CalendarForm.FRESH, "overlap": Schedule.Overlap.SKIP, "catch_up_limit": 10, "priority": 0, "spec": "{}",
+    }  # fmt: skip
 
     @property
     def more_is_open(self) -> bool:
@@ -122,7 +137,7 @@ def schedule_form_view(model_admin: Any, request: HttpRequest, schedule: Schedul
             form.add_error(None, str(refusal))
     context = {
         **model_admin.admin_site.each_context(request),
-        **preview(str(form["expression"].value() or ""), str(form["zone"].value() or "")),
+        **form.outlook,
         "title": _("Change %s") % schedule if schedule else _("New schedule"),
         "opts": model_admin.opts, "original": schedule, "form": form, "kinds": kinds, "kind": kind, "places": places,
         "zones": sorted(zones()),
@@ -143,6 +158,22 @@ def preview(expression: str, zone: str) -> dict[str, Any]:
     at = now()
     times = [(time, in_zone(time, found.calendar.zone), in_words(time, at)) for time in found.times]
     return {"outlook": found, "times": times, "wrong": ""}
+
+
+def words_of(schedule: Schedule) -> str:
+    """What the expression of a schedule means, or why it means nothing here."""
+    try:
+        return calendar(schedule.expression, schedule.zone).words
+    except (BadExpression, BadZone) as refusal:  # the time zone database of this machine may lack it
+        return str(refusal)
+
+
+def state_badge(schedule: Schedule) -> str:
+    """The state at this moment; a pause whose end has passed is over."""
+    state = Schedule.State(schedule.state)
+    if state == Schedule.State.PAUSED and not is_paused(schedule, now()):
+        state = Schedule.State.ACTIVE
+    return badge(state.value, state.label)
 
 
 def in_zone(time: Any, zone: Any) -> str:

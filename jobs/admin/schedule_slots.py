@@ -52,9 +52,9 @@ class ScheduleSlotAdmin(GovernedAdmin):
 
     @admin.display(description=_("job"))
     def work(self, slot: ScheduleSlot) -> str:
-        """The job of this time, or the one that stood in its way."""
-        job_id = slot.job_id or slot.open_job_id
-        return format_html('<a href="{}">{}</a>', _job_url(job_id), str(job_id)[:8]) if job_id else NOTHING
+        """The job or run of this time, or the one that stood in its way."""
+        made = _work(slot)
+        return format_html('<a href="{}">{}</a>', made[1], made[0]) if made else NOTHING
 
     @admin.display(description=_("run by"))
     def who(self, slot: ScheduleSlot) -> str:
@@ -83,14 +83,19 @@ def slot_reason(slot: ScheduleSlot) -> str:
 def shown_slot(slot: ScheduleSlot, zone: tzinfo) -> dict[str, Any]:
     """A slot as its schedule's page shows it."""
     late = slot.recorded_at - slot.due_at
-    job_id = slot.job_id or slot.open_job_id
+    name, url = _work(slot) or ("", "")
     return {
         "due": in_zone(slot.due_at, zone), "iso": slot.due_at.isoformat(), "by": slot.requested_by,
         "badge": badge(slot.outcome, slot.get_outcome_display()), "why": slot_reason(slot),
         "late": span(late) if late.total_seconds() >= 60 else "",
-        "job": str(job_id)[:8] if job_id else "", "url": _job_url(job_id) if job_id else "",
+        "job": name, "url": url,
     }  # fmt: skip
 
 
-def _job_url(job_id: Any) -> str:
-    return reverse("admin:jobs_agentjob_change", args=[job_id])
+def _work(slot: ScheduleSlot) -> tuple[str, str] | None:
+    """The job or the backup run of a time, else the one that stood in its way: its short id and its page."""
+    for found, page in ((slot.job_id, "agentjob"), (slot.run_id, "backupjobrun"),
+                        (slot.open_job_id, "agentjob"), (slot.open_run_id, "backupjobrun")):  # fmt: skip
+        if found:
+            return str(found)[:8], reverse(f"admin:jobs_{page}_change", args=[found])
+    return None

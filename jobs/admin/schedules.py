@@ -23,13 +23,14 @@ from jobs.services import scheduling
 from jobs.services.calendar import BadExpression, BadZone, calendar, splay_offset
 from jobs.services.errors import Invalid, NotFound, Refusal
 
+from .backup_schedules import backup_schedule_view, new_schedule_view
 from .badges import NOTHING, badge, moment
 from .dialogs import ReasonForm, ask_again, dialog, dialog_action, to, uuid_or_404
 from .enqueue import LocalMoment
 from .filters import AgentFilter, ScheduleStateFilter
 from .governed import GovernedAdmin
 from .job_page import pretty, text
-from .schedule_form import preview, schedule_form_view
+from .schedule_form import preview, schedule_form_view, state_badge, words_of
 from .schedule_slots import shown_slot
 from .timeline import Line
 
@@ -119,7 +120,7 @@ class ScheduleAdmin(GovernedAdmin):
     @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:
         """The expression in words, with its zone."""
-        return f"{_words(schedule)} ({schedule.zone})"
+        return f"{words_of(schedule)} ({schedule.zone})"
 
     @admin.display(description=_("next due"))
     def next_due(self, schedule: Schedule) -> str:
@@ -155,14 +156,21 @@ class ScheduleAdmin(GovernedAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Define a schedule."""
+        """Define a schedule: of jobs, or of the backup job that the address names."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        if "backup_job" in request.GET:
+            return new_schedule_view(self, request, request.GET["backup_job"])
         return schedule_form_view(self, request, None)
 
     def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Change a schedule."""
         if not self.has_edit_permission(request):
             raise PermissionDenied
-        return schedule_form_view(self, request, self._schedule(object_id))
+        schedule = self._schedule(object_id)
+        if schedule.backup_job:
+            return backup_schedule_view(self, request, schedule.backup_job, schedule)
+        return schedule_form_view(self, request, schedule)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -176,12 +184,14 @@ class ScheduleAdmin(GovernedAdmin):
             **self.admin_site.each_context(request),
             **(preview(schedule.expression, schedule.zone) if is_live else {}),
             "title": str(schedule), "original": schedule, "opts": self.opts, "media": self.media,
-            "schedule": schedule, "badge": state_badge(schedule), "words": _words(schedule), "is_live": is_live,
+            "schedule": schedule, "badge": state_badge(schedule), "words": words_of(schedule), "is_live": is_live,
             "until": moment(schedule.state_until) if scheduling.is_paused(schedule, now()) else "",
             "facts": _facts(schedule),
             "actions": self._buttons(request, schedule),
             "edit_url": reverse("admin:jobs_schedule_edit", args=[schedule.pk])
-            if is_live and not schedule.backup_job_id and self.has_edit_permission(request) else "",
+            if is_live and self.has_edit_permission(request) else "",
+            "backup_url": reverse("admin:jobs_backupjob_change", args=[schedule.backup_job_id])
+            if schedule.backup_job_id and request.user.has_perm("jobs.view_backupjob") else "",
             "agent_url": reverse("admin:jobs_agent_change", args=[schedule.agent.pk])
             if schedule.agent and request.user.has_perm("jobs.view_agent") else "",
             "slots": [shown_slot(slot, zone) for slot in schedule.slots.order_by("-due_at")[:RECENT_SLOTS]],
@@ -200,7 +210,8 @@ class ScheduleAdmin(GovernedAdmin):
         except Refusal as refusal:
             return self._refused(request, schedule_id, refusal)
         if self._schedule(object_id).backup_job_id:
-            return self._done(request, schedule_id, _("Launched."))
+            messages.success(request, _("Launched."))
+            return to(request, reverse("admin:jobs_backupjobrun_change", args=[job_id]))
         messages.success(request, _("Enqueued."))
         return to(request, reverse("admin:jobs_agentjob_change", args=[job_id]))
 
@@ -274,18 +285,10 @@ class ScheduleAdmin(GovernedAdmin):
         ]  # fmt: skip
 
     def _schedule(self, object_id: str) -> Schedule:
-        schedule = Schedule.objects.select_related("agent").filter(pk=uuid_or_404(object_id)).first()
+        schedule = Schedule.objects.select_related("agent", "backup_job").filter(pk=uuid_or_404(object_id)).first()
         if schedule is None:
             raise Http404
         return schedule
-
-
-def state_badge(schedule: Schedule) -> str:
-    """The state at this moment."""
-    state = Schedule.State(schedule.state)
-    if state == Schedule.State.PAUSED and not scheduling.is_paused(schedule, now()):
-        state = Schedule.State.ACTIVE
-    return badge(state.value, state.label)
 
 
 def _zone(schedule: Schedule) -> tzinfo:
@@ -293,13 +296,6 @@ def _zone(schedule: Schedule) -> tzinfo:
         return calendar(schedule.expression, schedule.zone).zone
     except (BadExpression, BadZone):
         return UTC
-
-
-def _words(schedule: Schedule) -> str:
-    try:
-        return calendar(schedule.expression, schedule.zone).words
-    except (BadExpression, BadZone) as refusal:  # the time zone database of this machine may lack it
-        return str(refusal)
 
 
 def _facts(schedule: Schedule) -> list[tuple[Any, Any]]:
