@@ -107,6 +107,9 @@ UNFOLD: dict[str, Any] = {
                 "title": _("Governance"),
                 "items": [
                     _entry(_("Agents"), "smart_toy", "jobs_agent_changelist", "jobs.view_agent"),
+                    _entry(
+                        _("Enrolment codes"), "add_link", "jobs_enrolmentcode_changelist", "jobs.view_enrolmentcode"
+                    ),
                     _entry(_("Job kinds"), "category", "jobs_jobkind_changelist", "jobs.view_jobkind"),
                     _entry(_("Targets"), "my_location", "jobs_target_changelist", "jobs.view_target"),
                     _entry(

@@ -5,6 +5,7 @@ every heartbeat would pay for them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from django.db import Error
@@ -13,7 +14,8 @@ from django.template.response import SimpleTemplateResponse
 from django.urls import resolve
 
 from agentstore.client_address import client_address
-from jobs.api.problem import Problem, problem_of, response
+from jobs.api.authentication import CLIENT_ADDRESS
+from jobs.api.problem import problem_of, response, too_many_refusals
 from jobs.services import throttle
 
 
@@ -29,6 +31,7 @@ class RunnerDoor:
             return self._get_response(request)
         request.get_host()  # raises DisallowedHost
         request.resolver_match = match = resolve(request.path_info)
+        request.META[CLIENT_ADDRESS] = partial(client_address, request)
         answer: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
         if isinstance(answer, SimpleTemplateResponse):
             answer = answer.render()
@@ -46,6 +49,4 @@ class RunnerDoor:
                 return refused
         except Error as trouble:
             return response(problem_of(trouble))
-        wait = throttle.WINDOW_SECONDS
-        detail = f"Too many bearers of this address were refused; wait {wait} seconds."
-        return response(Problem(429, "too_many_refusals", detail, headers={"Retry-After": str(wait)}))
+        return response(too_many_refusals("bearers", throttle.WINDOW_SECONDS))

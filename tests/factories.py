@@ -16,6 +16,7 @@ from jobs.models import (
     BackupJobSource,
     BackupRepository,
     BackupSnapshot,
+    EnrolmentCode,
     JobKind,
     Notice,
     NoticeChannel,
@@ -60,6 +61,25 @@ class TokenFactory(DjangoModelFactory[AgentToken]):
         token = super()._generate(strategy, params)
         token.bearer = bearer
         return token
+
+
+class EnrolmentCodeFactory(DjangoModelFactory[EnrolmentCode]):
+    """A code for one new agent of any name; its `code` attribute is what a host sends."""
+
+    class Meta:
+        model = EnrolmentCode
+
+    title = "The new hosts"
+    expires_at = datetime(2999, 1, 1, tzinfo=UTC)
+    created_by = "ada"
+
+    @classmethod
+    def _generate(cls, strategy: Any, params: dict[str, Any]) -> EnrolmentCode:
+        code = params.pop("code", None) or token_format.mint(token_format.CODE_PREFIX)
+        shown = {"digest": token_format.digest(code), "prefix": code[: token_format.SHOWN]}
+        made = super()._generate(strategy, shown | {"uses_left": params.get("uses", 1)} | params)
+        made.code = code
+        return made
 
 
 class JobKindFactory(DjangoModelFactory[JobKind]):

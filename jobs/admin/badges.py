@@ -55,6 +55,7 @@ LOOKS = {
     "unregistered": Look("warn", "help"),
     "revoked": Look("quiet", "block"),
     "expired": Look("quiet", "timer_off"),
+    "used up": Look("quiet", "done_all"),
     "held": Look("quiet", "hourglass_top"),
     "waiting": Look("busy", "outbox"),
     "sent": Look("good", "check_circle"),

@@ -12,6 +12,8 @@ from jobs.engine.leases import LeaseQuerySet
 from jobs.services import execution
 from jobs.services.errors import Unauthenticated
 
+CLIENT_ADDRESS = "agentstore.client_address"  # in META: a callable, left by whoever knows which proxies to believe
+
 
 class BearerAuthentication(BaseAuthentication):
     """Leaves the `execution.Caller` in `request.auth`; whatever is wrong with the bearer, the answer is the same.
@@ -36,3 +38,9 @@ class IsAgent(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Say whether the request was made by an agent."""
         return isinstance(request.auth, execution.Caller)
+
+
+def address_of(request: Request) -> str:
+    """The address that a request came from; empty where nobody left it."""
+    asked = request.META.get(CLIENT_ADDRESS)
+    return str(asked()) if asked else ""

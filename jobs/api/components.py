@@ -57,12 +57,12 @@ CLAIM_ID: Schema = {
     **ID,
     "description": "Made by the client: the claim's idempotency key, and the fencing token of everything after it.",
 }
+_RUNNER = obj({"name": _text(MAX_NAME), "version": _text(MAX_NAME)})
 
 
 def _claim_request(kinds: str, row_id: str, **more: Schema) -> Schema:
-    runner = obj({"name": _text(MAX_NAME), "version": _text(MAX_NAME)})
     members = {"claim_id": CLAIM_ID, kinds: _texts(1), row_id: _or_null(ID), "capabilities": _or_null(_texts(0))}
-    return obj({**members, "runner": runner, **more}, optional=(row_id, "capabilities", *more))
+    return obj({**members, "runner": _RUNNER, **more}, optional=(row_id, "capabilities", *more))
 
 
 def _envelope(**work: Schema) -> Schema:
@@ -139,6 +139,29 @@ COMPONENTS: dict[str, Schema] = {
     "Cancel": obj(
         {"reason": _or_null(TEXT), "by": TEXT, "requested_at": MOMENT, "grace_s": POSITIVE},
         description="Stop within the grace and report `cancelled`, or what really happened.",
+    ),
+    "Enrolment": obj(
+        {
+            "code": {**_text(MAX_NAME), "description": "Made by a governor in the admin: `ags_e_…`."},
+            "enrolment_id": {
+                **ID,
+                "description": "Made by the client, once for each host: repeat it after a lost answer.",
+            },
+            "name": {
+                **_text(MAX_NAME),
+                "description": "The key of a new agent; for a bound code only the host's name.",
+            },
+            "runner": _RUNNER,
+        }
+    ),
+    "Enrolled": obj(
+        {
+            "principal_key": TEXT,
+            "title": TEXT,
+            "state": _STATE,
+            "token": {"type": "string", "pattern": "^ags_r_", "description": "The agent's bearer, shown only here."},
+            "token_prefix": TEXT,
+        }
     ),
     "JobClaim": _claim_request("kinds", "job_id", run_ref=_or_null(_text(MAX_RUN_REF))),
     "TaskClaim": _claim_request("task_types", "task_id"),

@@ -34,6 +34,12 @@ CLAIM = BODY | {
     410: "ended",
     426: "runner_too_old",
 }
+ENROL = BODY | {
+    403: "enrolment_refused",
+    409: "name_taken, enrolment_mismatch",
+    422: "invalid",
+    426: "runner_too_old",
+}
 HEARTBEAT = BODY | HELD | {422: "invalid"}
 START = BODY | HELD
 RESULT = BODY | HELD | {409: "result_mismatch, lease_lost", 422: "invalid"}

@@ -27,6 +27,9 @@ DATABASE_TROUBLE = (OperationalError, InterfaceError, InternalError)
 ANSWERS: dict[type[Exception], tuple[HTTPStatus, str]] = {
     services.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
     services.AgentNotActive: (HTTPStatus.FORBIDDEN, "agent_not_active"),
+    services.EnrolmentRefused: (HTTPStatus.FORBIDDEN, "enrolment_refused"),
+    services.NameTaken: (HTTPStatus.CONFLICT, "name_taken"),
+    services.EnrolmentMismatch: (HTTPStatus.CONFLICT, "enrolment_mismatch"),
     services.RunnerTooOld: (HTTPStatus.UPGRADE_REQUIRED, "runner_too_old"),
     services.NoResults: (HTTPStatus.NOT_FOUND, "no_results"),
     services.Invalid: (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
@@ -57,6 +60,12 @@ class Problem(Exception):
         super().__init__(detail)
         self.status, self.code, self.detail = status, code, detail
         self.headers, self.extensions = headers or {}, extensions
+
+
+def too_many_refusals(what: str, wait: int) -> Problem:
+    """The refusal to look at what was presented once more, for `wait` seconds."""
+    detail = f"Too many {what} of this address were refused; wait {wait} seconds."
+    return Problem(429, "too_many_refusals", detail, headers={"Retry-After": str(wait)})
 
 
 def faults(found: tuple[Fault, ...] | list[Fault]) -> list[dict[str, str]]:

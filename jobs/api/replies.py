@@ -8,7 +8,7 @@ from jobs.engine.answers import Pulse
 from jobs.engine.leased import Leased
 from jobs.engine.run_time import GRACE_SECONDS
 from jobs.models import AgentJob, AgentTask
-from jobs.services import execution
+from jobs.services import enrolling, execution
 
 from .answer import moment
 
@@ -54,6 +54,18 @@ def outcome(finished: execution.Finished[Any]) -> dict[str, Any]:
         **judged,
         "attempt": row.attempt,
         "retry": {"id": str(retry.pk), "not_before": moment(retry.not_before)} if retry else None,
+    }
+
+
+def enrolled(found: enrolling.Enrolled) -> dict[str, Any]:
+    """A host's agent and its token, which is shown nowhere else."""
+    agent, issued = found.agent, found.issued
+    return {
+        "principal_key": agent.principal_key,
+        "title": agent.title,
+        "state": agent.state,
+        "token": issued.bearer,
+        "token_prefix": issued.prefix,
     }
 
 

@@ -7,6 +7,7 @@ from .agents import Agent, AgentToken
 from .audit_events import AuditEvent
 from .backup_runs import BackupJobRun, BackupSnapshot
 from .backups import BackupJob, BackupJobSource, BackupRepository
+from .enrolments import Enrolment, EnrolmentCode
 from .job_kinds import JobKind
 from .legal_holds import LegalHold
 from .maintenance_duties import MaintenanceDuty
@@ -28,6 +29,8 @@ __all__ = [
     "BackupJobSource",
     "BackupRepository",
     "BackupSnapshot",
+    "Enrolment",
+    "EnrolmentCode",
     "Event",
     "JobKind",
     "LegalHold",

@@ -24,6 +24,10 @@ class AuditEvent(models.Model):
         TOKEN_ISSUED = "token_issued", _("token issued")
         TOKEN_REVOKED = "token_revoked", _("token revoked")
         AGENT_STATE = "agent_state", _("agent's state changed")
+        CODE_MADE = "code_made", _("enrolment code made")
+        CODE_REVOKED = "code_revoked", _("enrolment code revoked")
+        ENROLLED = "enrolled", _("host enrolled")
+        ENROLMENT_REFUSED = "enrolment_refused", _("enrolment refused")
         SCHEDULE_STATE = "schedule_state", _("schedule's state changed")
         SCHEDULE_RUN = "schedule_run", _("schedule run by hand")
         UNREDACTED = "unredacted", _("runner sent unredacted data")
@@ -68,6 +72,7 @@ class AuditEvent(models.Model):
                 "acknowledged", "reopened", "channel_secret",
                 "backup_defined", "run_launched", "run_cancelled", "run_reopened", "repository_damaged",
                 "repository_trusted",
+                "code_made", "code_revoked", "enrolled", "enrolment_refused",
             ])),
         ]  # fmt: skip
         triggers = [

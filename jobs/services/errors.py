@@ -70,6 +70,22 @@ class Unauthenticated(Refusal):
     """The bearer token is missing, malformed, unknown, expired or revoked."""
 
 
+class EnrolmentRefused(Refusal):
+    """The enrolment code is unknown, expired, used up or revoked."""
+
+    def __init__(self, reason: str, code_id: UUID | None = None) -> None:
+        super().__init__()
+        self.reason, self.code_id = reason, code_id  # for the audit trail; whoever asks is not told
+
+
+class NameTaken(Refusal):
+    """Another agent has this name already; choose another one, or use a code that is bound to that agent."""
+
+
+class EnrolmentMismatch(Refusal):
+    """This enrolment id was used with another name."""
+
+
 class AgentNotActive(Refusal):
     """The agent takes no new work now."""
 

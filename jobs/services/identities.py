@@ -1,7 +1,9 @@
 """Agents and their tokens: who may claim work, and with which bearer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from agentstore_runner.contract.problem import Problem
@@ -31,13 +33,20 @@ class Issued:
 
 
 @transaction.atomic
-def create_agent(*, key: str, title: str = "", presence: str = Agent.Presence.ON_DEMAND, by: str) -> Agent:
+def create_agent(
+    *,
+    key: str,
+    title: str = "",
+    presence: str = Agent.Presence.ON_DEMAND,
+    labels: Mapping[str, Any] | None = None,
+    by: str,
+) -> Agent:
     """Register an agent; one that only plain SQL had named becomes registered. Raises Invalid."""
-    if not key.strip() or len(key) > MAX_KEY or key != key.strip() or any(ord(c) < 33 for c in key):
+    if not key or wrong_in_key(key):
         raise Invalid([Problem("/key", f"1 to {MAX_KEY} characters without white space or control characters.")])
     if UNSTORABLE.search(key + title) or len(title) > MAX_TEXT:
         raise Invalid([Problem("/title", f"At most {MAX_TEXT} characters, without NUL or half surrogate pairs.")])
-    values = {"title": title, "presence": presence, "registered_at": Now()}
+    values = {"title": title, "presence": presence, "labels": labels or {}, "registered_at": Now()}
     try:
         with transaction.atomic():
             agent = Agent.objects.create(principal_key=key, **values)
@@ -47,6 +56,11 @@ def create_agent(*, key: str, title: str = "", presence: str = Agent.Presence.ON
         agent = Agent.objects.get(principal_key=key)
     audit.record(audit.Tag.AGENT_STATE, agent, actor=by, details={"state": "registered"})
     return agent
+
+
+def wrong_in_key(text: str) -> bool:
+    """Whether a key or the beginning of one is too long, or has white space or control characters."""
+    return len(text) > MAX_KEY or text != text.strip() or any(ord(c) < 33 for c in text)
 
 
 @transaction.atomic

@@ -1,4 +1,4 @@
-"""Guessing bearers is slowed down; whoever has a right one never comes here."""
+"""Guessing bearers and enrolment codes is slowed down; whoever has a right one never comes here."""
 
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -15,14 +15,15 @@ COUNT = f"""
       refusals = CASE WHEN seen.since > now() - interval '{WINDOW_SECONDS} s' THEN seen.refusals + 1 ELSE 1 END,
       since = CASE WHEN seen.since > now() - interval '{WINDOW_SECONDS} s' THEN seen.since ELSE now() END
     WHERE seen.refusals < %s OR seen.since <= now() - interval '{WINDOW_SECONDS} s'
-    RETURNING slot"""  # noqa: S608  (a number of ours)
+    RETURNING refusals"""  # noqa: S608  (a number of ours)
 
 
-def count_refusal(*, address: str) -> bool:
-    """Note that a bearer from this address was refused; False if that was once too often within a minute."""
+def count_refusal(*, address: str) -> int:
+    """Note that a bearer from this address was refused; how often within a minute, or 0 if it was once too often."""
     with connection.cursor() as cursor:
         cursor.execute(COUNT, [_slot(address), settings.REFUSED_BEARERS_PER_MINUTE])
-        return cursor.fetchone() is not None
+        found = cursor.fetchone()
+    return found[0] if found else 0
 
 
 def _slot(address: str) -> int:

@@ -1,7 +1,7 @@
 """The shape of an agent's bearer: `ags_r_`, 33 base62 digits (192 random bits), 6 base62 digits of CRC-32.
 
-The prefix lets secret scanners find leaks and the checksum lets the server refuse junk without a query. Only the
-SHA-256 is stored: 192 random bits need no slow hash.
+An enrolment code is the same behind `ags_e_`. The prefix lets secret scanners find leaks and the checksum lets the
+server refuse junk without a query. Only the SHA-256 is stored: 192 random bits need no slow hash.
 """
 
 import hashlib
@@ -11,20 +11,21 @@ import string
 import zlib
 
 PREFIX = "ags_r_"
+CODE_PREFIX = "ags_e_"
 LENGTH = len(PREFIX) + 33 + 6
 SHOWN = 12  # leading characters that are stored to recognise a token by
 DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
-def mint() -> str:
-    """A fresh bearer; show it once and forget it."""
-    head = PREFIX + _base62(secrets.randbits(192), 33)
+def mint(prefix: str = PREFIX) -> str:
+    """A fresh bearer or code; show it once and forget it."""
+    head = prefix + _base62(secrets.randbits(192), 33)
     return head + checksum(head)
 
 
-def well_formed(token: str) -> bool:
-    """Whether a text could be one of our bearers; never says whose."""
-    if len(token) != LENGTH or not token.isascii() or not token.startswith(PREFIX):
+def well_formed(token: str, prefix: str = PREFIX) -> bool:
+    """Whether a text could be one of our bearers or codes; never says whose."""
+    if len(token) != LENGTH or not token.isascii() or not token.startswith(prefix):
         return False
     return hmac.compare_digest(token[-6:], checksum(token[:-6]))
 

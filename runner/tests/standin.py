@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "ags_r_standin0standin0standin0standin0"
+CODE = "ags_e_standin0standin0standin0standin0"
 # Long enough for a busy machine; a test that needs it all has failed.
 PATIENCE_S = 30.0
 NAMES = {"artifacts": "artifact", "uploads": "begin_upload", "complete": "complete_upload"}
@@ -92,6 +93,7 @@ class StandIn:
         self.refuse_uploads: Callable[[str], Reply | None] = lambda name: None
         self.bucket: dict[str, bytes] = {}
         self.skew = timedelta()
+        self.enrolled: str | None = None
         self.url = ""
 
     # What tests do
@@ -144,6 +146,8 @@ class StandIn:
     ) -> Reply:
         if name == "bucket":
             return self.put(query["key"][0], raw, headers)
+        if name == "enrol":
+            return self.enrol(body)
         if headers.get("authorization") != f"Bearer {TOKEN}":
             return refusal(401, "unauthenticated")
         if name == "me":
@@ -165,6 +169,14 @@ class StandIn:
             "complete_upload": self.complete_upload,
         }
         return calls[name](row, body, raw, query)
+
+    def enrol(self, body: Any) -> Reply:
+        """One use of one code; the id that took it may ask again."""
+        if body["code"] != CODE or self.enrolled not in (None, body["enrolment_id"]):
+            return refusal(403, "enrolment_refused")
+        status = 201 if self.enrolled is None else 200
+        self.enrolled = body["enrolment_id"]
+        return status, {"principal_key": body["name"], "title": "", "state": "active", "token": TOKEN}, {}
 
     def me(self) -> dict[str, Any]:
         claims: dict[str, list[dict[str, Any]]] = {"jobs": [], "tasks": []}

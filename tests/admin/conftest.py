@@ -25,6 +25,7 @@ from jobs.models import (
     BackupJobSource,
     BackupRepository,
     BackupSnapshot,
+    EnrolmentCode,
     JobKind,
     MaintenanceDuty,
     Notice,
@@ -43,6 +44,7 @@ from tests.factories import (
     BackupJobRunFactory,
     BackupJobSourceFactory,
     BackupSnapshotFactory,
+    EnrolmentCodeFactory,
     JobKindFactory,
     NoticeChannelFactory,
     NoticeFactory,
@@ -109,6 +111,7 @@ class Rows:
 
     agent: Agent
     token: AgentToken
+    code: EnrolmentCode
     kind: JobKind
     queued: AgentJob
     running: AgentJob
@@ -150,7 +153,7 @@ def rows(db: None) -> Rows:
     schedule = ScheduleFactory(agent=agent, kind="echo", spec={"title": "Night"})
     return Rows(
         schedule=schedule, slot=ScheduleSlotFactory(schedule=schedule),
-        agent=agent, token=token, kind=kind, failed=failed, running=running(agent, token),
+        agent=agent, token=token, code=EnrolmentCodeFactory(), kind=kind, failed=failed, running=running(agent, token),
         queued=AgentJobFactory(agent=agent, spec={"title": "Wait"}),
         task=AgentTaskFactory(agent=agent, job_run=run, job_source=source),
         target=TargetFactory(),

@@ -54,6 +54,12 @@ MAY_OPEN = {
     "jobs_agenttoken_revoke": GOVERNORS,
     "jobs_agenttoken_add": NOBODY,
     "jobs_agenttoken_delete": NOBODY,
+    "jobs_enrolmentcode_changelist": GOVERNORS,
+    "jobs_enrolmentcode_change": GOVERNORS,
+    "jobs_enrolmentcode_history": GOVERNORS,
+    "jobs_enrolmentcode_add": GOVERNORS,
+    "jobs_enrolmentcode_revoke": GOVERNORS,
+    "jobs_enrolmentcode_delete": NOBODY,
     "jobs_jobkind_changelist": VIEWERS,
     "jobs_jobkind_change": VIEWERS,
     "jobs_jobkind_history": VIEWERS,
@@ -149,7 +155,8 @@ MAY_OPEN = {
     "jobs_notice_delete": NOBODY,
 }
 TABLES = (
-    "agent_jobs", "agent_tasks", "agents", "agent_tokens", "job_kinds", "audit_events", "agent_job_events",
+    "agent_jobs", "agent_tasks", "agents", "agent_tokens", "enrolment_codes", "enrolments", "job_kinds", "audit_events",
+    "agent_job_events",
     "agent_task_events", "agent_events", "targets", "target_origins", "maintenance_duties", "legal_holds", "auth_user",
     "auth_group", "django_admin_log",
     "acknowledgements", "notice_channels", "notice_rules", "notices", "schedules", "schedule_slots",
@@ -176,6 +183,7 @@ def address(name: str, rows: Rows) -> str:
     table = name.split("_")[1]
     subject = {
         "agentjob": rows.failed, "agenttask": rows.task, "agent": rows.agent, "agenttoken": rows.token,
+        "enrolmentcode": rows.code,
         "jobkind": rows.kind, "target": rows.target, "auditevent": rows.event, "maintenanceduty": rows.duty,
         "noticechannel": rows.channel, "noticerule": rows.rule, "notice": rows.notice,
         "schedule": rows.schedule, "scheduleslot": rows.slot,

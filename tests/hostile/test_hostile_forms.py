@@ -27,6 +27,8 @@ RIGHT: dict[str, dict[str, str]] = {
     "admin/jobs/agent/<path:object_id>/state/": {"state": "paused", "note": "Disk"},
     "admin/jobs/agent/add/": {"key": "fw-7", "title": "Host 7", "presence": "resident"},
     "admin/jobs/agenttoken/<path:object_id>/revoke/": {"reason": "Leaked"},
+    "admin/jobs/enrolmentcode/add/": {"title": "Rack 7"},
+    "admin/jobs/enrolmentcode/<path:object_id>/revoke/": {"reason": "Leaked"},
     **{route: {"reason": "Because"} for route in DIALOGS},
     "admin/jobs/agentjob/<path:object_id>/hold/": {"reason": "Because"},
     "admin/jobs/agentjob/<path:object_id>/release/": {"reason": "Because"},
@@ -107,7 +109,7 @@ FORGED = dict.fromkeys(NAMES, "1") | {
 CHANGING = (
     (r'"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"', '"uuid"'),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "uuid"),
-    (r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", "time"), (r"[0-9a-f]{64}", "hash"), (r"ags_r_\w+", "bearer"),
+    (r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", "time"), (r"[0-9a-f]{64}", "hash"), (r"ags_[er]_\w+", "bearer"),
     (r'"(\w*id|object_id)": "?\d+"?', '"key"'), (r'(md5|pbkdf2_sha256|!)\$?[^"]{20,}', "password"),
 )  # fmt: skip
 

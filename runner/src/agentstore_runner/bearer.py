@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from typing import BinaryIO
 
 VARIABLE = "AGENTSTORE_TOKEN"
 # Shorter values would mask ordinary words in everything that the runner writes.
@@ -44,13 +45,17 @@ def from_file(path: Path) -> Bearer:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
                 raise TokenError(f"{path} can be read by everybody on this machine: chmod 600 {path}")
-            content = file.read(_LONGEST_TOKEN + 1)
+            return from_stream(file, str(path))
     except OSError as error:
         raise TokenError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def from_stream(file: BinaryIO, name: str) -> Bearer:
+    """Read a token, or an enrolment code, that is all there is in a stream; TokenError says what is wrong."""
     try:
-        return Bearer(content.decode("ascii"))
+        return Bearer(file.read(_LONGEST_TOKEN + 1).decode("ascii"))
     except UnicodeDecodeError:
-        raise TokenError(f"{path} is not one line of printable ASCII: is it the right file?") from None
+        raise TokenError(f"{name} is not one line of printable ASCII: is it the right file?") from None
 
 
 def take_from(environ: MutableMapping[str, str]) -> Bearer | None:

@@ -1,10 +1,12 @@
-"""The command line: run, doctor, validate, try."""
+"""The command line: run, enrol, doctor, validate, try."""
 
 import logging
 import os
 import random
+import shlex
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentstore_runner import __version__, doctor, handlers, logs, specs
-from agentstore_runner.bearer import Bearer, TokenError, from_file, secrets_of, take_from
+from agentstore_runner import __version__, doctor, enrolment, handlers, logs, specs
+from agentstore_runner.bearer import Bearer, TokenError, from_file, from_stream, secrets_of, take_from
 from agentstore_runner.claiming import Order
 from agentstore_runner.client import AddressError, Client, checked_server
 from agentstore_runner.contract import uat
@@ -159,6 +161,65 @@ def run(
     except OSError as error:
         raise Refusal(f"the state folder cannot be used: {error}") from None
     sys.exit(code)
+
+
+@main.command("enrol")
+@click.option("--server", envvar="AGENTSTORE_URL", required=True, metavar="URL", help="The server's address.")
+@click.option("--code-file", type=click.Path(path_type=Path), help="File with the enrolment code; - is standard input.")
+@click.option("--code-stdin", is_flag=True, help="Read the code from standard input; at a terminal, ask for it.")
+@click.option("--name", default=socket.gethostname, show_default="host name", help="Name of this host.")
+@click.option("--token-file", type=click.Path(path_type=Path), required=True, help="Where the token is written.")
+@click.option("--force", is_flag=True, help="Replace a token file that exists.")
+@click.option("--allow-http", is_flag=True, help="Send code and token unencrypted to a host that is not this one.")
+def enrol_host(
+    server: str,
+    code_file: Path | None,
+    code_stdin: bool,
+    name: str,
+    token_file: Path,
+    force: bool,
+    allow_http: bool,
+) -> None:
+    """Trade an enrolment code for a token of this host's own, and keep that in a file that only its owner reads.
+
+    Exit code 2: the code or the file cannot be used; 3: the server refuses; 75: it could not be reached, and the same
+    command goes on where this one ended.
+    """
+    if (code_file is None) != code_stdin:
+        raise Refusal("give --code-stdin or --code-file, one of them")
+    try:
+        server, code = checked_server(server, allow_http=allow_http), _code(code_file)
+    except (TokenError, AddressError) as error:
+        raise Refusal(str(error)) from None
+    try:
+        found = enrolment.enrol(
+            server,
+            code,
+            name=name,
+            token_file=token_file,
+            force=force,
+            connect=lambda bearer: Client(server, bearer),
+            rng=random.SystemRandom(),
+            say=lambda text: click.echo(text, err=True),
+            wait=time.sleep,
+        )
+    except enrolment.EnrolmentError as error:
+        click.echo(f"Error: {Redactor([code.reveal()]).text(str(error))}", err=True)
+        sys.exit(enrolment.EXIT_CODES.get(type(error), Refusal.exit_code))
+    options = f"--server {shlex.quote(server)}{' --allow-http' if allow_http else ''}"
+    options += f" --token-file {shlex.quote(str(token_file))}"
+    click.echo(f"this host is {found.agent} now ({found.state}); its token is in {token_file}. Next:")
+    for command in ("doctor", "run"):
+        click.echo(f"  agentstore-runner {command} {options}")
+
+
+def _code(file: Path | None) -> Bearer:
+    """Read the enrolment code; TokenError says what is wrong with it."""
+    if file is not None and str(file) != "-":
+        return from_file(file)
+    if sys.stdin.isatty():
+        return Bearer(str(click.prompt("Enrolment code", hide_input=True, err=True)))
+    return from_stream(sys.stdin.buffer, "standard input")
 
 
 @main.command("doctor")

@@ -63,12 +63,12 @@ class Answer:
 
 
 class Client:
-    """Speaks to one server as one agent; safe to share between threads; follows no redirect."""
+    """Speaks to one server as one agent, or as none yet; safe to share between threads; follows no redirect."""
 
-    def __init__(self, server: str, bearer: Bearer, *, transport: httpx2.BaseTransport | None = None) -> None:
+    def __init__(self, server: str, bearer: Bearer | None, *, transport: httpx2.BaseTransport | None = None) -> None:
         self._http = httpx2.Client(
             base_url=server,
-            auth=_BearerAuth(bearer),
+            auth=None if bearer is None else _BearerAuth(bearer),
             headers={"User-Agent": f"agentstore-runner/{__version__}", "Accept": "application/json"},
             follow_redirects=False,
             verify=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
@@ -78,6 +78,11 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def enrol(self, body: bytes) -> Answer:
+        """Trade an enrolment code for a token; repeating it within ten minutes replaces the token."""
+        answer = self._ask("POST", "/api/v1/enrol", content=body, limit_s=30)
+        return _ours(answer, "token", "principal_key", "state")
 
     def me(self) -> Answer:
         """Ask for the agent's state and open claims."""
