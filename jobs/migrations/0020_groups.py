@@ -24,7 +24,8 @@ OPERATORS = VIEWERS | {
 }  # fmt: skip
 GOVERNORS = OPERATORS | {
     "force_agentjob", "force_agenttask", "add_agent", "govern_agent", "view_agenttoken", "add_agenttoken",
-    "change_agenttoken", "view_enrolmentcode", "add_enrolmentcode", "change_enrolmentcode", "add_jobkind", "change_jobkind", "view_auditevent", "add_target", "change_target",
+    "change_agenttoken", "view_enrolmentcode", "add_enrolmentcode", "change_enrolmentcode", "add_jobkind",
+    "change_jobkind", "view_auditevent", "add_target", "change_target",
     "hold_agentjob", "open_sensitive_jobartifact",
     "view_noticechannel", "add_noticechannel", "change_noticechannel", "test_noticechannel",
     "view_noticerule", "add_noticerule", "change_noticerule", "view_notice", "retry_notice",
