@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from agentstore_runner.backup import configuration, credentials, engine
+from agentstore_runner.backup import configuration, credentials, drills, engine
 from agentstore_runner.backup.configuration import Configuration, ConfigurationError
 from agentstore_runner.backup.engine import EngineError
+from agentstore_runner.backup.session import SettledError
 from agentstore_runner.client import Answer, Client, UnansweredError
 from agentstore_runner.handlers import Handler
 from agentstore_runner.uat import chromium
@@ -158,6 +159,8 @@ def _backups(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("failed", "credentials", "this machine has none", fix)
     for name in names:
         yield _credential(name, configured, environ)
+    if configured.drill_folder is not None:
+        yield _drills(configured)
 
 
 def _engine(name: str, environ: Mapping[str, str]) -> Finding:
@@ -178,6 +181,14 @@ def _credential(name: str, configured: Configuration, environ: Mapping[str, str]
     except ConfigurationError as error:
         return Finding("failed", f"credential {name}", str(error), "mend the file or the command that gives it")
     return Finding("ok", f"credential {name}", "can be read by this user alone")
+
+
+def _drills(configured: Configuration) -> Finding:
+    try:
+        folder = drills.usable(configured)
+    except SettledError as settled:
+        return Finding("failed", "drills", str(settled), "make the folder for the runner's user alone: mode 700")
+    return Finding("ok", "drills", f"restores are rehearsed in {folder}")
 
 
 def _state(state: Path) -> Finding:

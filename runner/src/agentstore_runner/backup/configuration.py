@@ -42,6 +42,7 @@ class Configuration:
 
     folder: Path
     restic: str
+    drill_folder: Path | None
     hooks: Mapping[str, Command]
     credential_commands: Mapping[str, Command]
 
@@ -67,9 +68,11 @@ def read(environ: Mapping[str, str]) -> Configuration:
     try:
         # The file names programs to run: nobody but its owner may write it.
         members = Members(_toml(path, _content(path, forbidden=0o022)) if path.exists() else {})
+        drills = members.optional_text("drill_folder", pattern=r"/[^\x00]*")
         return Configuration(
             folder=place,
             restic=members.text("restic", "restic"),
+            drill_folder=None if drills is None else Path(drills),
             hooks=_commands(members.inner("hooks"), 600),
             credential_commands=_commands(members.inner("credentials"), 30),
         )

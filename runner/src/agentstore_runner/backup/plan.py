@@ -3,14 +3,21 @@
 import json
 import os
 import posixpath
+import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentstore_runner.backup.outcome import refused
 from agentstore_runner.backup.output import Output, whole
 from agentstore_runner.backup.session import Session, SettledError
+from agentstore_runner.contract.backup import Sample
 
 _MOST_TOLD = 20
+# Characters that restic's listing stands for others, or that a pattern cannot hold.
+_ODD = re.compile("[\x00-\x1f\x7f\ufffd\ud800-\udfff]")
+_LETTERS = 200_000  # of all names together, so that they fit into one command line
+_TRIES = 20  # looks for files that fit, for each that is wanted
 
 
 @dataclass
@@ -40,6 +47,27 @@ class Plan:
     def size(self) -> int:
         """Return the bytes of all files."""
         return sum(size or 0 for size in self.files.values())
+
+    def sampled(self, sample: Sample) -> "Plan":
+        """Return a plan of some regular files that the sample's seed chooses, of what is too large the smallest alone.
+
+        SettledError if there is none that a pattern can name.
+        """
+        known = [path for path, size in self.files.items() if size is not None and _ODD.search(path) is None]
+        if not known:
+            said = "the snapshot holds no regular file whose name a pattern can hold"
+            raise SettledError(refused("configuration", "invalid_invocation", said))
+        chosen: dict[str, int | None] = {}
+        left, letters = sample.bytes, _LETTERS
+        some = min(len(known), sample.files * _TRIES)
+        for path in random.Random(sample.seed).sample(known, some):  # noqa: S311  (no secret)
+            size = self.files[path] or 0
+            if len(chosen) < sample.files and size <= left and len(path) <= letters:
+                chosen[path], left, letters = size, left - size, letters - len(path)
+        if not chosen:
+            smallest = min(known, key=lambda path: self.files[path] or 0)
+            chosen[smallest] = self.files[smallest]
+        return Plan(tuple(chosen), chosen, snapshot_seen=True)
 
     def conflicts(self, target: str) -> list[str]:
         """Return the files that are in the way in the target."""

@@ -4,8 +4,9 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
-from agentstore_runner.backup import configuration, outcome, plan, task
+from agentstore_runner.backup import configuration, drills, outcome, plan, task
 from agentstore_runner.backup.backing_up import engine_capabilities
 from agentstore_runner.backup.outcome import Facts, Outcome
 from agentstore_runner.backup.output import Output
@@ -46,10 +47,23 @@ class RestoreHandler:
 
 def _restore(task: Task[Restore]) -> Outcome:
     payload = task.payload
-    target = str(task.work.scratch / "restored") if payload.path is None else payload.path
+    if payload.path is not None:
+        return _into(task, payload.path)
+    if payload.sample is None and task.configured.drill_folder is None:
+        return _into(task, str(task.work.scratch / "restored"))
+    with drills.place(task.configured, task.warn) as folder:
+        return _into(task, str(folder))
+
+
+def _into(task: Task[Restore], target: str) -> Outcome:
+    payload = task.payload
     place = {"path": target, "overwrite": payload.overwrite, "state": _UNTOUCHED}
     task.details["target"] = place
     planned = plan.read(task.session, payload.snapshot, payload.include)
+    if payload.sample is not None:
+        task.details["sampled_from"] = {"files": len(planned.files), "bytes": planned.size}
+        planned = planned.sampled(payload.sample)
+        drills.check_space(Path(target), planned.size)
     conflicts = planned.conflicts(target)
     task.details["plan"] = planned.document(conflicts)
     _refuse_conflicts(task, conflicts)

@@ -31,6 +31,7 @@ class Task(Generic[Payload]):
     work: Work
     desk: Desk
     redactor: Redactor
+    configured: Configuration
     details: dict[str, Any] = field(default_factory=dict)
 
     def note(self, output: Output, code: int) -> None:
@@ -76,7 +77,7 @@ def done(work: Work, desk: Desk, environ: Mapping[str, str], action: Callable[[T
         around = Around(payload.hooks, configured, work.scratch, desk, environ)
         with around.work():
             details["engine_repository_id"] = session.identify()
-            outcome = action(Task(payload, session, work, desk, redactor, details))
+            outcome = action(Task(payload, session, work, desk, redactor, configured, details))
     except SettledError as settled:
         outcome = settled.outcome
     except UnsupportedError as error:

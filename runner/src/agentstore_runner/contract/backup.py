@@ -15,6 +15,9 @@ VERSION: Final = 1
 BACKUP: Final = "backup"
 RESTORE: Final = "restore"
 
+MOST_SAMPLED: Final = 1000
+SAMPLED_BYTES: Final = 1024**3
+
 CREDENTIAL_REF: Final = r"[a-z0-9][a-z0-9_-]{0,62}"
 SNAPSHOT_ID: Final = r"[0-9a-f]{64}"
 # A user may stand in a location, a password never: "rest:https://user:password@host" is refused.
@@ -88,8 +91,20 @@ class Backup:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A few files of a snapshot, chosen by `seed`: at most so many, and about so many bytes."""
+
+    files: int
+    bytes: int
+    seed: str
+
+
+@dataclass(frozen=True)
 class Restore:
-    """One restore of one snapshot; `path` is None for the agent's own scratch folder, which is emptied afterwards."""
+    """One restore of one snapshot; `path` is None for the agent's own scratch folder, which is emptied afterwards.
+
+    With a `sample` it is a drill: only some files, and only into the folder that the agent keeps for drills.
+    """
 
     repository: Repository
     reporting: Reporting
@@ -102,6 +117,7 @@ class Restore:
     delete_extra: bool
     verify: bool
     dry_run: bool
+    sample: Sample | None = None
 
 
 def read(payload: Mapping[str, Any], kind: str, understood: Collection[str] = words.REQUIREMENTS) -> Backup | Restore:
@@ -130,6 +146,7 @@ def required(payload: Mapping[str, Any]) -> tuple[str, ...]:
         words.IF_CHANGED: restore.get("overwrite") == "if_changed",
         words.DELETE_EXTRA: restore.get("delete_extra") is True,
         words.VERIFY: restore.get("verify") == "content",
+        words.SAMPLE: bool(restore.get("sample")),
     }
     return tuple(name for name, needed in found.items() if needed)
 
@@ -176,6 +193,9 @@ def _restore(members: Members) -> Restore:
     delete_extra = restore.flag("delete_extra", default=False)
     if delete_extra and mode == "in_place" and not include:
         raise restore.error("would remove everything else of this machine: name the folders to restore", "delete_extra")
+    sample = _sample(restore.inner("sample"), members)
+    if sample is not None and mode != "scratch":
+        raise restore.error("is only restored into a scratch folder", "sample")
     return Restore(
         repository=repository(members.inner("repository")),
         reporting=_reporting(members.inner("report")),
@@ -190,6 +210,17 @@ def _restore(members: Members) -> Restore:
         delete_extra=delete_extra,
         verify=restore.word("verify", ("none", "content"), "content") == "content",
         dry_run=restore.flag("dry_run", default=False),
+        sample=sample,
+    )
+
+
+def _sample(sample: Members, payload: Members) -> Sample | None:
+    if not list(sample):
+        return None
+    return Sample(
+        files=sample.number("files", least=1, most=MOST_SAMPLED),
+        bytes=sample.number("bytes", SAMPLED_BYTES, least=1),
+        seed=payload.text("task_id"),
     )
 
 

@@ -12,7 +12,7 @@ _CODES: Final = """
     target_conflict runner_out_of_memory backend_unreachable source_missing source_unreadable source_command_failed
     empty_source empty_snapshot snapshot_not_found nothing_matched restore_incomplete verify_mismatch
     invalid_invocation engine_missing engine_too_old payload_unsupported heartbeat_lost max_runtime stalled
-    agent_shutdown killed cancelled_by_admin superseded job_disabled no_summary
+    agent_shutdown killed cancelled_by_admin superseded job_disabled no_summary drill_folder_unusable
 """
 ERROR_CODES: Final = frozenset(_CODES.split())
 """Every error code but those of an exit code that nothing explains, `restic_exit_N`."""
@@ -26,7 +26,8 @@ NEVER: Final = "restore.overwrite.never"
 IF_CHANGED: Final = "restore.overwrite.if_changed"
 DELETE_EXTRA: Final = "restore.delete_extra"
 VERIFY: Final = "restore.verify.content"
-REQUIREMENTS: Final = frozenset({HOOKS, SCRATCH, DRY_RUN, NEVER, IF_CHANGED, DELETE_EXTRA, VERIFY})
+SAMPLE: Final = "restore.sample"
+REQUIREMENTS: Final = frozenset({HOOKS, SCRATCH, DRY_RUN, NEVER, IF_CHANGED, DELETE_EXTRA, VERIFY, SAMPLE})
 """What a payload may require: an agent that does not know the name must not start, because ignoring it does harm."""
 
 
