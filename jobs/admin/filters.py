@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.timezone import make_aware
@@ -54,6 +54,17 @@ class TaskTypeFilter(ColumnFilter):
 
 class VerdictFilter(ColumnFilter):
     title, parameter_name, column, words = _("verdict"), "verdict", "verdict", AgentJob.Verdict.choices
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """The words, and the lack of one."""
+        return [*self.words, ("none", _("no verdict"))]
+
+    def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
+        """The rows with any of the chosen verdicts."""
+        chosen = self.value()
+        if not chosen or "none" not in chosen:
+            return super().queryset(request, queryset)
+        return queryset.filter(Q(verdict__in=chosen) | Q(verdict=None))
 
 
 class AgentStateFilter(ColumnFilter):
@@ -141,7 +152,12 @@ class NewsFilter(RadioFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """News, known, and what is one's own to look after."""
-        return [("new", _("New")), ("known", _("Acknowledged or muted")), ("mine", _("Assigned to me"))]
+        return [
+            ("new", _("New")),
+            ("known", _("Acknowledged or muted")),
+            ("mine", _("Assigned to me")),
+            ("wrong", _("Any failure or risk")),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         """The failed jobs, and those whose verdict is no pass, that the front page counts."""
@@ -152,6 +168,8 @@ class NewsFilter(RadioFilter):
                 return queryset.filter(acknowledging.is_wrong(), acknowledging.is_known())
             case "mine":
                 return queryset.filter(acknowledging.is_assigned_to(request.user.get_username()))
+            case "wrong":
+                return queryset.filter(acknowledging.is_wrong())
             case _:
                 return queryset
 
@@ -232,9 +250,9 @@ class QueuedFilter(SimpleListFilter):
         """The rows queued on these days, both included."""
         first, last = (_day(value) for value in self.typed.values())
         if first:
-            queryset = queryset.filter(**{f"{self.column}__gte": _midnight(first)})
+            queryset = queryset.filter(**{f"{self.column}__gte": midnight(first)})
         if last and last < date.max:
-            queryset = queryset.filter(**{f"{self.column}__lt": _midnight(last + timedelta(days=1))})
+            queryset = queryset.filter(**{f"{self.column}__lt": midnight(last + timedelta(days=1))})
         return queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
@@ -247,6 +265,13 @@ class TaskQueuedFilter(QueuedFilter):
     column = "created_at"
 
 
+class EndedOnFilter(QueuedFilter):
+    """The days on which rows ended, as the charts count them."""
+
+    title, parameter_name, column = _("ended on"), "finished", "finished_at"
+    ends = ("finished_from", "finished_to")
+
+
 def _day(text: str) -> date | None:
     try:
         return date.fromisoformat(text)
@@ -254,5 +279,6 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
+    """When a day begins, in the viewer's time zone."""
     return make_aware(datetime.combine(day, time()))

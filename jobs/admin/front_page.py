@@ -8,6 +8,7 @@ from django.db.models import Case, Count, Min, Q, Value, When
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.formats import localize
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
@@ -18,6 +19,7 @@ from jobs.services.acknowledging import is_known, is_wrong
 
 from .badges import badge, in_words, moment, span
 from .duties import Maintenance
+from .front_charts import charts
 
 RECENT = timedelta(hours=24)
 DEAD_FOR = timedelta(days=7)
@@ -37,11 +39,13 @@ class Tile:
 
 
 def with_overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Add what this person may see; thirteen queries at most."""
+    """Add what this person may see; fifteen queries at most."""
     user, at = request.user, now()
     tiles: list[Tile] = []
     if user.has_perm("jobs.view_agentjob"):
-        tiles += _job_tiles(at)
+        found = charts()
+        tiles += _job_tiles(at, found.wrong_a_day)
+        context["charts"] = found.drawn
         context["attention"] = _attention()
         context["running"] = _running(at)
     if user.has_perm("jobs.view_agent"):
@@ -68,7 +72,7 @@ def _list(model: str, **query: str) -> str:
     return f"{url}?{'&'.join(f'{key}={value}' for key, value in query.items())}" if query else url
 
 
-def _job_tiles(at: Any) -> list[Tile]:
+def _job_tiles(at: Any, wrong_a_day: float) -> list[Tile]:
     waiting = AgentJob.objects.waiting().aggregate(number=Count("id"), oldest=Min("queued_at"))
     running = AgentJob.objects.leased().aggregate(
         number=Count("id"), stopping=Count("id", filter=Q(cancel_requested_at__isnull=False))
@@ -84,6 +88,7 @@ def _job_tiles(at: Any) -> list[Tile]:
             fail=Count("id", filter=Q(verdict="fail", is_known=False)),
             risk=Count("id", filter=Q(verdict="risk", is_known=False)),
             known=Count("id", filter=Q(is_known=True)),
+            wrong=Count("id", filter=is_wrong()),
         )
     )
     oldest = waiting["oldest"]
@@ -118,11 +123,23 @@ def _job_tiles(at: Any) -> list[Tile]:
             note=_("acknowledged or muted, last 24 hours"), url=_list("agentjob", news="known", **day),
         ),
         Tile(
+            label=_("Failures and risks"), value=ended["wrong"], icon=_trend(ended["wrong"], wrong_a_day), tone="quiet",
+            note=_("last 24 hours; %s a day in the week before yesterday") % localize(round(wrong_a_day, 1)),
+            url=_list("agentjob", news="wrong", **day),
+        ),
+        Tile(
             label=_("Verdict pass"), value=ended["passed"], icon="check_circle",
             tone="good" if ended["passed"] else "quiet", note=_("last 24 hours"),
             url=_list("agentjob", verdict="pass", **day),
         ),
     ]  # fmt: skip
+
+
+def _trend(today: int, before: float) -> str:
+    """The icon of more, fewer, or about as many: within a fifth, and within one."""
+    if abs(today - before) <= max(1, before / 5):
+        return "trending_flat"
+    return "trending_up" if today > before else "trending_down"
 
 
 def _agent_tiles() -> list[Tile]:

@@ -23,6 +23,7 @@ from .enqueue import enqueue_view
 from .filters import (
     AgentFilter,
     EndedFilter,
+    EndedOnFilter,
     KindFilter,
     LatestFilter,
     NewsFilter,
@@ -64,6 +65,7 @@ class AgentJobAdmin(AcknowledgingActions):
         AgentFilter,
         QueuedFilter,
         EndedFilter,
+        EndedOnFilter,
     )
     list_before_template = "agentstore/live_list.html"
     search_fields = ("id",)  # shows the field; rows_like does the work

@@ -1,4 +1,4 @@
-"""Indexes of the admin's lists: what ended lately, and search by key or run."""
+"""Indexes of the admin's lists and charts: what ended lately, also of one kind, and search by key or run."""
 
 from django.db import migrations, models
 
@@ -20,7 +20,16 @@ class Migration(migrations.Migration):
             index=jobs.engine.ddl.NamedIndex(
                 condition=models.Q(("finished_at__isnull", False)),
                 fields=["finished_at"],
+                include=["id", "status", "verdict", "queued_at", "not_before", "started_at"],
                 name="agent_jobs_ended_idx",
+            ),
+        ),
+        AddIndexBesideWrites(
+            model_name="agentjob",
+            index=jobs.engine.ddl.NamedIndex(
+                condition=models.Q(("finished_at__isnull", False)),
+                fields=["kind", "finished_at"],
+                name="agent_jobs_kind_ended_idx",
             ),
         ),
         AddIndexBesideWrites(

@@ -49,6 +49,7 @@ ADDED: dict[tuple[str, str], set[str]] = {
        "agent_jobs_retry_of_fkey", "agent_jobs_schedule_id_fkey"},
     ("agent_jobs", "index"): {f"agent_jobs_{rule}" for rule in LEASED_RULES}
     | {"agent_jobs_concurrency_idx", "agent_jobs_dedupe_idx", "agent_jobs_newest_idx", "agent_jobs_ended_idx",
+       "agent_jobs_kind_ended_idx",
        "agent_jobs_dedupe_search_idx", "agent_jobs_run_ref_idx", "agent_jobs_schedule_idx"},
     ("agent_jobs", "trigger"): HISTORY | {"status_walk", "before_write", "held"},
     ("agent_tasks", "column"): LEASED_COLUMNS,
