@@ -1,6 +1,7 @@
 """Agents and their tokens: who may claim work. Registered, paused and retired here, never deleted."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.conf import settings
@@ -24,6 +25,7 @@ from jobs.services import identities
 from jobs.services.errors import Invalid, NotFound
 from jobs.services.execution import effective_state
 
+from . import connecting
 from .badges import NOTHING, badge, moment
 from .dialogs import ReasonForm, ask_again, dialog, dialog_action, to, uuid_or_404
 from .enqueue import LocalMoment
@@ -211,6 +213,7 @@ class AgentAdmin(GovernedAdmin):
             "jobs_url": f"{reverse('admin:jobs_agentjob_changelist')}?agent={agent.principal_key}",
             "can_govern": self.has_govern_permission(request),
             "can_issue": self.has_issue_permission(request),
+            **self._connect(request, agent),
         }
         return TemplateResponse(request, self.change_form_template, context)
 
@@ -256,6 +259,15 @@ class AgentAdmin(GovernedAdmin):
         if agent is None:
             raise Http404
         return agent
+
+    def _connect(self, request: HttpRequest, agent: Agent) -> dict[str, Any]:
+        """What to type on a host, for those who may let one in; nobody connects one to a retired agent."""
+        may_enrol = request.user.has_perm("jobs.add_enrolmentcode")
+        if agent.state == Agent.State.DISABLED or not (may_enrol or self.has_issue_permission(request)):
+            return {}
+        asked = urlencode({"agent": agent.principal_key})
+        url = f"{reverse('admin:jobs_enrolmentcode_add')}?{asked}" if may_enrol else ""
+        return {"connect": connecting.commands(settings.PUBLIC_URL), "enrol_url": url}
 
     def _tokens(self, request: HttpRequest, agent: Agent) -> list[dict[str, Any]]:
         if not request.user.has_perm("jobs.view_agenttoken"):

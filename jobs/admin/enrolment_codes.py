@@ -135,7 +135,7 @@ class EnrolmentCodeAdmin(GovernedAdmin):
     @admin.display(description=_("code"))
     def shown_code(self, code: EnrolmentCode) -> str:
         """Its beginning, to recognise it by."""
-        return str(code)
+        return f"{code.prefix}…"
 
     @admin.display(description=_("state"))
     def shown_state(self, code: EnrolmentCode) -> str:

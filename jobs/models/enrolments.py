@@ -74,7 +74,7 @@ class EnrolmentCode(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.prefix}…"
+        return self.title
 
 
 class Enrolment(models.Model):
