@@ -15,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from jobs.models import Agent, AgentJob, AgentTask, BackupJobSource, BackupRepository, MaintenanceDuty, Uptime
+from jobs.models.agent_instances import is_cloned
 from jobs.models.backup_freshness import bad_last_runs, with_freshness
 
 SILENT_AFTER = timedelta(minutes=3)
@@ -43,9 +44,13 @@ class _Store(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the queue, the agents, the duties and the backups."""
         yield from _queue()
+        found = Agent.objects.aggregate(silent=Count("id", filter=is_silent()), cloned=Count("id", filter=is_cloned()))
         agents = GaugeMetricFamily("agentstore_silent_agents", "Resident agents that were not heard for 3 minutes.")
-        agents.add_metric([], Agent.objects.filter(is_silent()).count())
+        agents.add_metric([], found["silent"])
         yield agents
+        cloned = GaugeMetricFamily("agentstore_cloned_agents", "Agents as which two runners of one name act at once.")
+        cloned.add_metric([], found["cloned"])
+        yield cloned
         yield from _hearing()
         yield from _duties()
         yield from _backups()

@@ -21,6 +21,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 
 from jobs.metrics import is_silent
 from jobs.models import Agent, AgentJob, AgentToken
+from jobs.models.agent_instances import LATELY, is_cloned
 from jobs.services import identities
 from jobs.services.errors import Invalid, NotFound
 from jobs.services.execution import effective_state
@@ -34,6 +35,7 @@ from .governed import GovernedAdmin
 from .job_page import text
 
 RECENT_JOBS = 10
+RECENT_PROCESSES = 50
 
 
 class StateForm(BaseDialogForm):
@@ -135,6 +137,7 @@ class AgentAdmin(GovernedAdmin):
             held=Subquery(held.values("agent").annotate(number=Count("id")).values("number")),
             tokens_live=Subquery(tokens.values("agent").annotate(number=Count("id")).values("number")),
             is_silent=Case(When(is_silent(), then=Value(True)), default=Value(False), output_field=BooleanField()),
+            is_cloned=Case(When(is_cloned(), then=Value(True)), default=Value(False), output_field=BooleanField()),
         ).order_by("principal_key")
 
     @admin.display(description=_("agent"))
@@ -208,6 +211,10 @@ class AgentAdmin(GovernedAdmin):
             "seen": self.seen(agent),
             "created": moment(agent.created_at),
             "until": moment(agent.state_until) if agent.state_until else "",
+            "processes": [
+                {"name": one.name, "since": moment(one.first_seen_at), "seen": moment(one.last_seen_at)}
+                for one in agent.instances.filter(last_seen_at__gt=Now() - LATELY)[:RECENT_PROCESSES]
+            ],
             "tokens": self._tokens(request, agent),
             "jobs": self._jobs(request, agent),
             "jobs_url": f"{reverse('admin:jobs_agentjob_changelist')}?agent={agent.principal_key}",
@@ -312,10 +319,12 @@ def token_state(token: AgentToken) -> str:
 
 
 def agent_badge(agent: Agent) -> str:
-    """What is wrong with an agent, else its state; `is_silent` is the list's annotation."""
+    """What is wrong with an agent, else its state; `is_silent` and `is_cloned` are the list's annotations."""
     if agent.registered_at is None:
         return badge("unregistered", _("unregistered"))
     state = effective_state(agent, now())
+    if getattr(agent, "is_cloned", False):
+        return badge("cloned", _("cloned"))
     if getattr(agent, "is_silent", False) and state == Agent.State.ACTIVE:
         return badge("silent", _("silent"))
     return badge(state, Agent.State(state).label)

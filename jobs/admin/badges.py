@@ -52,6 +52,7 @@ LOOKS = {
     "disabled": Look("quiet", "block"),
     "enabled": Look("good", "check_circle"),
     "silent": Look("bad", "signal_disconnected"),
+    "cloned": Look("bad", "content_copy"),
     "unregistered": Look("warn", "help"),
     "revoked": Look("quiet", "block"),
     "expired": Look("quiet", "timer_off"),

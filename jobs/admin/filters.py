@@ -16,6 +16,7 @@ from unfold.contrib.filters.admin import CheckboxFilter, DropdownFilter, RadioFi
 from unfold.contrib.filters.forms import RangeDateForm
 
 from jobs.models import Agent, AgentJob, AgentTask, AuditEvent, JobKind, Schedule, ScheduleSlot
+from jobs.models.agent_instances import is_cloned
 from jobs.services import acknowledging
 
 MAX_CHOICES = 500
@@ -207,13 +208,15 @@ class AttentionFilter(RadioFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         """What can be wrong with an agent."""
-        return [("silent", _("Silent")), ("unregistered", _("Unregistered"))]
+        return [("silent", _("Silent")), ("cloned", _("Cloned")), ("unregistered", _("Unregistered"))]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         """The agents that the front page counts."""
         match self.value():
             case "silent":
                 return queryset.filter(is_silent=True)
+            case "cloned":
+                return queryset.filter(is_cloned())
             case "unregistered":
                 return queryset.filter(registered_at=None)
             case _:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from jobs.metrics import is_silent
 from jobs.models import Agent, AgentJob, AgentTask, BackupJobSource, BackupRepository, Notice, ScheduleSlot
+from jobs.models.agent_instances import is_cloned
 from jobs.models.backup_freshness import bad_last_runs, with_freshness
 from jobs.services.acknowledging import is_known, is_wrong
 
@@ -146,6 +147,7 @@ def _agent_tiles() -> list[Tile]:
     agents = Agent.objects.aggregate(
         known=Count("id"),
         silent=Count("id", filter=is_silent()),
+        cloned=Count("id", filter=is_cloned()),
         unregistered=Count("id", filter=Q(registered_at=None)),
         held=Count("id", filter=Q(state__in=["paused", "draining"])),
     )
@@ -154,6 +156,11 @@ def _agent_tiles() -> list[Tile]:
             label=_("Silent agents"), value=agents["silent"], icon="signal_disconnected",
             tone="bad" if agents["silent"] else "quiet", note=_("resident, not heard for 3 minutes"),
             url=_list("agent", attention="silent"),
+        ),
+        Tile(
+            label=_("Cloned agents"), value=agents["cloned"], icon="content_copy",
+            tone="bad" if agents["cloned"] else "quiet", note=_("two runners of one name at once"),
+            url=_list("agent", attention="cloned"),
         ),
         Tile(
             label=_("Unregistered agents"), value=agents["unregistered"], icon="help",

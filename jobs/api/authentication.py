@@ -29,7 +29,10 @@ class BearerAuthentication(BaseAuthentication):
         scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated
-        return None, execution.authenticate(bearer=token.strip(" "), rows=self._rows, row_id=self._row_id)
+        instance = request.META.get("HTTP_AGENTSTORE_INSTANCE", "")
+        return None, execution.authenticate(
+            bearer=token.strip(" "), rows=self._rows, row_id=self._row_id, instance=instance
+        )
 
 
 class IsAgent(BasePermission):

@@ -1,6 +1,7 @@
 """The tables: two leased ones that are a contract with SQL clients, and what governs them."""
 
 from .acknowledgements import Acknowledgement
+from .agent_instances import AgentInstance
 from .agent_jobs import AgentJob
 from .agent_tasks import AgentTask
 from .agents import Agent, AgentToken
@@ -20,6 +21,7 @@ from .uptime import Uptime
 __all__ = [
     "Acknowledgement",
     "Agent",
+    "AgentInstance",
     "AgentJob",
     "AgentTask",
     "AgentToken",

@@ -73,6 +73,7 @@ class Event(models.TextChoices):
     RISK = "risk", _("verdict risk, or a partial backup")
     RECOVERED = "recovered", _("good again")
     AGENT_SILENT = "agent_silent", _("agent silent")
+    AGENT_CLONED = "agent_cloned", _("agent cloned")
     TOKEN_EXPIRING = "token_expiring", _("token about to expire")
     DUTY_FAILING = "duty_failing", _("maintenance failing")
     SCHEDULE_MISSED = "schedule_missed", _("schedule missed")
@@ -118,7 +119,7 @@ class NoticeRule(models.Model):
             models.CheckConstraint(
                 name="notice_rules_events_known",
                 condition=Q(listens_to__contained_by=[
-                    "failed", "risk", "recovered", "agent_silent", "token_expiring", "duty_failing",
+                    "failed", "risk", "recovered", "agent_silent", "agent_cloned", "token_expiring", "duty_failing",
                     "schedule_missed",
                     "backup_overdue",
                     "backup_run_bad",

@@ -27,7 +27,7 @@ from jobs.engine.run_time import DEFAULT_SECONDS
 from jobs.engine.stored_json import StoredDocument
 from jobs.models import Agent, AgentJob, AgentTask, AgentToken, AuditEvent
 
-from . import reports, runner_versions, targets, token_format
+from . import instances, reports, runner_versions, targets, token_format
 from .backups import settling
 from .backups.maintaining import settle_maintenance
 from .documents import sanitise
@@ -126,10 +126,12 @@ class Standing:
     tasks: Sequence[AgentTask]
 
 
-def authenticate(*, bearer: str, rows: LeaseQuerySet[Any] | None = None, row_id: UUID | None = None) -> Caller:
+def authenticate(
+    *, bearer: str, rows: LeaseQuerySet[Any] | None = None, row_id: UUID | None = None, instance: str = ""
+) -> Caller:
     """The agent of a live bearer, by one look-up of its digest, which reads the work of one of its rows as well.
 
-    Raises Unauthenticated, never saying what was wrong.
+    `instance` is what the runner says of its process. Raises Unauthenticated, never saying what was wrong.
     """
     if not token_format.well_formed(bearer):
         raise Unauthenticated
@@ -143,6 +145,8 @@ def authenticate(*, bearer: str, rows: LeaseQuerySet[Any] | None = None, row_id:
         AgentToken.objects.filter(pk=token_id).update(last_used_at=Now())
     if is_seen_anew:
         Agent.objects.filter(pk=agent.pk).update(last_seen_at=Now())
+        if instance:
+            instances.note(agent_id=agent.pk, said=instance)
     work = None if kind is None else Work(kind=kind, document=json.loads(document, cls=StoredDocument))
     return Caller(agent=agent, token_id=token_id, work=work)
 

@@ -33,7 +33,7 @@ class Runner:
         self.rng = random.Random(7)
 
     def run(self, *, once: bool = True, **order: Any) -> int:
-        client = Client(self.server.url, Bearer(TOKEN))
+        client = Client(self.server.url, Bearer(TOKEN), name=self.name)
         asked = {"kinds": sorted(self.handlers), "task_types": sorted(self.task_handlers)}
         try:
             with Spool.opened(self.state, self.server.url, self.name) as spool:

@@ -6,6 +6,7 @@ import threading
 import pytest
 from agentstore_runner.backoff import LONGEST_S, Backoff, spread
 from agentstore_runner.claiming import Exit
+from agentstore_runner.client import INSTANCE
 from harness import Runner
 from standin import StandIn, refusal
 
@@ -297,3 +298,11 @@ def test_the_back_off_stays_between_its_bounds_however_long_it_lasts(failures: i
 def test_a_pause_that_was_asked_for_is_never_undercut_and_never_endless(asked: float) -> None:
     wait = spread(asked, random.Random(5))
     assert min(asked, 3600) <= wait <= 3600 * 1.5
+
+
+def test_every_call_says_which_process_makes_it_and_no_body_does(server: StandIn, runner: Runner) -> None:
+    server.add()
+    assert runner.run() == 0
+    said = {call.headers["agentstore-instance"] for call in server.calls}
+    assert said == {f"{INSTANCE} tester"}
+    assert all(str(INSTANCE) not in call.raw.decode() for call in server.calls)

@@ -22,6 +22,7 @@ from jobs.models import (
     ScheduleSlot,
     Uptime,
 )
+from jobs.models.agent_instances import is_cloned
 from jobs.models.schedules import UNDONE
 
 from . import backup_conditions as backups
@@ -69,6 +70,16 @@ def _silent() -> Iterable[Condition]:
             event=Event.AGENT_SILENT, key=agent.principal_key, agent=agent.principal_key, is_certain=heard,
             title=_("Agent %(name)s is silent") % {"name": agent.principal_key},
             detail=_("Last seen on %(when)s UTC.") % {"when": f"{agent.last_seen_at:%Y-%m-%d %H:%M}"},
+            path=reverse("admin:jobs_agent_change", args=[agent.pk]),
+        )  # fmt: skip
+
+
+def _cloned() -> Iterable[Condition]:
+    for agent in Agent.objects.filter(is_cloned()).order_by("principal_key"):
+        yield Condition(
+            event=Event.AGENT_CLONED, key=agent.principal_key, agent=agent.principal_key,
+            title=_("Two runners of one name act as %(name)s") % {"name": agent.principal_key},
+            detail=_("Was its host copied together with its token? Enrol the copy as an agent of its own."),
             path=reverse("admin:jobs_agent_change", args=[agent.pk]),
         )  # fmt: skip
 
@@ -122,6 +133,7 @@ def _missed() -> Iterable[Condition]:
 
 _SOURCES: dict[Event, Callable[[], Iterable[Condition]]] = {
     Event.AGENT_SILENT: _silent,
+    Event.AGENT_CLONED: _cloned,
     Event.TOKEN_EXPIRING: _expiring,
     Event.DUTY_FAILING: _failing_duties,
     Event.SCHEDULE_MISSED: _missed,

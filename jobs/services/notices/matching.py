@@ -27,8 +27,8 @@ from .following import ended_since_last_time
 MAX_ERROR, MAX_REASONS = 1000, 5
 BAD = (Event.RISK, Event.FAILED)  # from bad to worse
 STATES = (
-    Event.AGENT_SILENT, Event.DUTY_FAILING, Event.TOKEN_EXPIRING, Event.SCHEDULE_MISSED, Event.BACKUP_OVERDUE,
-    Event.BACKUP_RUN_BAD, Event.REPOSITORY_DAMAGED,
+    Event.AGENT_SILENT, Event.AGENT_CLONED, Event.DUTY_FAILING, Event.TOKEN_EXPIRING, Event.SCHEDULE_MISSED,
+    Event.BACKUP_OVERDUE, Event.BACKUP_RUN_BAD, Event.REPOSITORY_DAMAGED,
 )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def run(
         with shutdown.listen(), Spool.opened(state, server, name) as spool:
             supervisor = Supervisor(
                 order,
-                client=Client(server, bearer),
+                client=Client(server, bearer, name=name),
                 spool=spool,
                 handlers=installed,
                 task_handlers=task_handlers,

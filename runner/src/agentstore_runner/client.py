@@ -4,11 +4,12 @@ import base64
 import hashlib
 import json
 import ssl
+import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import truststore
@@ -18,6 +19,8 @@ from agentstore_runner.bearer import Bearer
 from agentstore_runner.tables import Table
 
 PROBLEM = "application/problem+json"
+# Tells this process from one of the same name on a copy of this machine.
+INSTANCE = uuid.uuid4()
 # A claim carries a spec, nothing that the server sends is larger.
 LARGEST_ANSWER = 8 * 1024 * 1024
 # "Come back later" in the words of HTTP; whatever their body says, they decide nothing.
@@ -65,11 +68,20 @@ class Answer:
 class Client:
     """Speaks to one server as one agent, or as none yet; safe to share between threads; follows no redirect."""
 
-    def __init__(self, server: str, bearer: Bearer | None, *, transport: httpx2.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        bearer: Bearer | None,
+        *,
+        name: str | None = None,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        # Not in the bodies: a claim is repeated byte for byte by the process that follows.
+        instance = {} if name is None else {"Agentstore-Instance": f"{INSTANCE} {quote(name, safe='')}"}
         self._http = httpx2.Client(
             base_url=server,
             auth=None if bearer is None else _BearerAuth(bearer),
-            headers={"User-Agent": f"agentstore-runner/{__version__}", "Accept": "application/json"},
+            headers={"User-Agent": f"agentstore-runner/{__version__}", "Accept": "application/json", **instance},
             follow_redirects=False,
             verify=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             transport=transport,
