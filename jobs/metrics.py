@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from jobs.models import Agent, AgentJob, AgentTask, BackupJobSource, BackupRepository, MaintenanceDuty, Uptime
 from jobs.models.agent_instances import is_cloned
-from jobs.models.backup_freshness import bad_last_runs, with_freshness
+from jobs.models.backup_freshness import bad_last_runs, failed_drills, with_freshness
 
 SILENT_AFTER = timedelta(minutes=3)
 
@@ -128,4 +128,6 @@ def _backups() -> Iterator[GaugeMetricFamily]:
     bad.add_metric([], bad_last_runs().count())
     damaged = GaugeMetricFamily("agentstore_damaged_repositories", "Repositories that were found damaged.")
     damaged.add_metric([], BackupRepository.objects.filter(damaged_at__isnull=False).count())
-    yield from (last, overdue, bad, damaged)
+    drills = GaugeMetricFamily("agentstore_backup_failed_drills", "Sources whose latest restore drill failed.")
+    drills.add_metric([], failed_drills().count())
+    yield from (last, overdue, bad, damaged, drills)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.contrib.filters.admin import DropdownFilter, RadioFilter
 
 from jobs.models import BackupJob, BackupJobRun, BackupJobSource, BackupRepository
-from jobs.models.backup_freshness import bad_last_runs, with_freshness
+from jobs.models.backup_freshness import bad_last_runs, failed_drills, with_freshness
 
 from .filters import MAX_CHOICES, ColumnFilter, QueuedFilter, Rows
 
@@ -45,6 +45,19 @@ class LateSourceFilter(RadioFilter):
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         """The sources that are overdue."""
         return queryset.filter(is_overdue=True) if self.value() == "overdue" else queryset
+
+
+class FailedDrillFilter(RadioFilter):
+    title, parameter_name = _("restore drill"), "drill"
+    all_option = ["", _("All sources")]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """All sources, or those whose latest drill failed."""
+        return [("failed", _("Failed only"))]
+
+    def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
+        """The sources whose latest drill failed."""
+        return queryset.filter(pk__in=failed_drills().values("job_source")) if self.value() == "failed" else queryset
 
 
 class RunStatusFilter(ColumnFilter):

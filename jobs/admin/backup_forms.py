@@ -124,6 +124,10 @@ def agents() -> list[tuple[str, str]]:
 class BackupJobForm(forms.Form):
     """A backup job, without its sources."""
 
+    COLUMNS = (
+        "name", "max_attempts", "start_deadline_seconds", "max_run_seconds", "overdue_after_seconds",
+        "drill_every_days", "drill_files",
+    )  # fmt: skip
     name = _word(_("Name"), registry.MAX_NAME, first=True)
     repository = _choice(_("Repository"), _repositories)
     overdue_after_seconds = _number(
@@ -143,6 +147,12 @@ class BackupJobForm(forms.Form):
     keep_weekly = _number(_("Keep weekly"), registry.KEPT, required=False)
     keep_monthly = _number(_("Keep monthly"), registry.KEPT, required=False)
     keep_yearly = _number(_("Keep yearly"), registry.KEPT, required=False)
+    drill_every_days = _number(
+        _("Restore drill every (days)"), registry.DRILL_DAYS,
+        _("A sample of each source's newest snapshot is restored on its own agent and compared. Empty: never."),
+        required=False,
+    )  # fmt: skip
+    drill_files = _number(_("Files of a drill"), registry.DRILL_FILES, _("At most, and about 1 GiB together."))
     one_file_system = _switch(_("Stay in one file system"), _("Other mounts below the paths are left out."))
     exclude_caches = _switch(_("Leave out caches"), _("Folders that are tagged as caches."))
     stall_s = _number(
@@ -161,9 +171,8 @@ class BackupJobForm(forms.Form):
         """What the service takes."""
         said = self.cleaned_data
         retention = {rule: said[rule] for rule in KEEP_RULES if said[rule] is not None}
-        columns = ("name", "max_attempts", "start_deadline_seconds", "max_run_seconds", "overdue_after_seconds")
         return registry.JobDefinition(
-            **{column: said[column] for column in columns},
+            **{column: said[column] for column in BackupJobForm.COLUMNS},
             repository=UUID(said["repository"]),
             retention=retention or None,
             settings={name: said[name] for name, usual in DEFAULTS.items() if said[name] != usual},
@@ -173,8 +182,7 @@ class BackupJobForm(forms.Form):
     def values(job: BackupJob | None) -> dict[str, Any]:
         """What the form shows at first: a job as it is, or a new one as shipped."""
         fresh = registry.JobDefinition(name="", repository=UUID(int=0))
-        columns = ("name", "max_attempts", "start_deadline_seconds", "max_run_seconds", "overdue_after_seconds")
-        shown = {column: getattr(job or fresh, column) for column in columns}
+        shown = {column: getattr(job or fresh, column) for column in BackupJobForm.COLUMNS}
         if job is None:
             return {**DEFAULTS, **shown}
         return {**DEFAULTS, **job.settings, **(job.retention or {}), **shown, "repository": str(job.repository_id)}

@@ -15,13 +15,14 @@ from django.utils.translation import gettext_lazy, ngettext
 from unfold.forms import BaseDialogForm
 
 from jobs.models import BackupJob, BackupJobRun, BackupJobSource
-from jobs.models.backup_freshness import with_freshness
+from jobs.models.backup_freshness import failed_drills, with_freshness, with_verification
 from jobs.services.backups import launching, registry
 from jobs.services.errors import Invalid, NotFound, Refusal, RunActive
 
 from .backup_filters import BackupJobStateFilter, OverdueFilter, RepositoryFilter
 from .backup_forms import BackupJobForm, form_page, show_at_fields
 from .backup_schedules import next_times, schedules_of, shown_schedules
+from .backup_snapshots import verification
 from .backup_sources import source_state
 from .badges import NOTHING, badge, moment, size, span
 from .dialogs import ReasonForm, ask_again, buttons_of, dialog, dialog_action, to, uuid_or_404
@@ -260,7 +261,8 @@ class BackupJobAdmin(GovernedAdmin):
         """Show a job with its sources and its latest runs; a POST has nothing to save."""
         self.check_view(request)
         job = self._job(object_id)
-        found = with_freshness(job.sources.select_related("agent"))
+        found = with_verification(with_freshness(job.sources.select_related("agent")))
+        failed = dict(failed_drills().filter(job_source__job=job).values_list("job_source", "job_run"))
         sources = list(found.order_by(F("retired_at").asc(nulls_first=True), "name"))
         schedules, is_active = schedules_of(job), job.state == BackupJob.State.ACTIVE
         may_edit = self.has_edit_permission(request) and job.state != BackupJob.State.RETIRED
@@ -275,8 +277,8 @@ class BackupJobAdmin(GovernedAdmin):
             "is_damaged": bool(job.repository.damaged_at),
             "facts": _facts(job),
             "sources": [
-                _source(source, sees_agents=sees_agents, may_edit=may_edit, may_restore=may_restore)
-                for source in sources
+                _source(row, failed.get(row.pk), sees_agents=sees_agents, may_edit=may_edit, may_restore=may_restore)
+                for row in sources
             ],
             "actions": buttons_of(self, job, self._offered(request, job)),
             "edit_url": reverse("admin:jobs_backupjob_edit", args=[job.pk]) if may_edit else "",
@@ -304,12 +306,21 @@ def _facts(job: BackupJob) -> list[tuple[str, Any]]:
         (_("Maximum run time"), span(timedelta(seconds=job.max_run_seconds))),
         (_("Attempts at most"), job.max_attempts),
         (_("Retention"), _kept(job.retention)),
+        (_("Restore drills"), _drills(job)),
         (_("Settings"), ", ".join(f"{name}={text(value)}" for name, value in job.settings.items())
          if isinstance(job.settings, dict) else ""),
         (_("Created"), moment(job.created_at)),
         (_("Created by"), job.created_by),
     ]  # fmt: skip
     return [(label, value) for label, value in facts if value != ""]
+
+
+def _drills(job: BackupJob) -> str:
+    """How often restores are rehearsed."""
+    if job.drill_every_days is None:
+        return _("never")
+    said = {"days": job.drill_every_days, "files": job.drill_files}
+    return _("every %(days)d days, up to %(files)d files") % said
 
 
 def _kept(retention: dict[str, Any] | None) -> str:
@@ -319,7 +330,7 @@ def _kept(retention: dict[str, Any] | None) -> str:
     return ", ".join(str(words) % retention[rule] for rule, words in KEPT.items() if rule in retention)
 
 
-def _source(source: Any, *, sees_agents: bool, may_edit: bool, may_restore: bool) -> dict[str, Any]:
+def _source(source: Any, failed_drill: Any, *, sees_agents: bool, may_edit: bool, may_restore: bool) -> dict[str, Any]:
     """A source as its job's page shows it."""
     may_edit = may_edit and source.retired_at is None
     return {
@@ -327,6 +338,8 @@ def _source(source: Any, *, sees_agents: bool, may_edit: bool, may_restore: bool
         "agent": source.agent, "state": source_state(source), "is_overdue": source.is_overdue,
         "agent_url": reverse("admin:jobs_agent_change", args=[source.agent_id])
         if sees_agents and source.agent_id else "",
+        "verified": verification(source),
+        "drill_url": reverse("admin:jobs_backupjobrun_change", args=[failed_drill]) if failed_drill else "",
         "last_good": moment(source.last_good_at) if source.last_good_at else _("never"),
         "edit_url": reverse("admin:jobs_backupjobsource_edit", args=[source.pk]) if may_edit else "",
         "retire_url": reverse("admin:jobs_backupjobsource_retire", args=[source.pk]) if may_edit else "",

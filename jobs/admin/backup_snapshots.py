@@ -67,10 +67,7 @@ class BackupSnapshotAdmin(GovernedAdmin):
     @admin.display(description=_("verified"))
     def checked(self, snapshot: BackupSnapshot) -> str:
         """Whether a restore of it was compared, and how that went."""
-        if snapshot.verified_at is None:
-            return NOTHING
-        word = badge("good", _("good")) if snapshot.verified_ok else badge("failed", _("differs"))
-        return format_html("{} {}", word, moment(snapshot.verified_at))
+        return verification(snapshot)
 
     @admin.display(description=_("forgotten"))
     def gone(self, snapshot: BackupSnapshot) -> str:
@@ -96,3 +93,11 @@ def short_id(snapshot: BackupSnapshot) -> SafeString:
 def completeness(snapshot: BackupSnapshot) -> str:
     """Whether every file is in it, as a badge."""
     return badge("complete", _("complete")) if snapshot.complete else badge("partial", _("partial"))
+
+
+def verification(verified: Any) -> str:
+    """When a snapshot, or one of a source, was last restored and compared, and how that went; a dash for never."""
+    if verified.verified_at is None:
+        return NOTHING
+    word = badge("good", _("good")) if verified.verified_ok else badge("failed", _("does not come back"))
+    return format_html("{} {}", word, moment(verified.verified_at))

@@ -14,12 +14,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from jobs.models import BackupJob, BackupJobSource, BackupSnapshot
-from jobs.models.backup_freshness import with_freshness
+from jobs.models.backup_freshness import with_freshness, with_verification
 from jobs.services.backups import launching, registry
 from jobs.services.errors import Invalid, NotFound
 
-from .backup_filters import BackupJobFilter, LateSourceFilter
+from .backup_filters import BackupJobFilter, FailedDrillFilter, LateSourceFilter
 from .backup_forms import RestoreForm, SourceForm, form_page, show_at_fields
+from .backup_snapshots import verification
 from .badges import NOTHING, badge, moment, size
 from .dialogs import ReasonForm, ask_again, dialog, dialog_action, to, uuid_or_404
 from .filters import AgentFilter
@@ -38,9 +39,9 @@ RETIRE = dialog(
 class BackupJobSourceAdmin(GovernedAdmin):
     """Look at the sources of all jobs, define them, and restore from them."""
 
-    list_display = ("name_in_job", "host", "agent", "freshness", "last_good")
+    list_display = ("name_in_job", "host", "agent", "freshness", "last_good", "verified")
     rows_have_pages = False
-    list_filter = (LateSourceFilter, BackupJobFilter, AgentFilter)
+    list_filter = (LateSourceFilter, FailedDrillFilter, BackupJobFilter, AgentFilter)
     sortable_by = ()
     fields = ()
     actions_detail = ("retire",)
@@ -60,7 +61,7 @@ class BackupJobSourceAdmin(GovernedAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[BackupJobSource]:
         """The living sources of jobs."""
         living = BackupJobSource.objects.filter(job__isnull=False, retired_at=None).select_related("job", "agent")
-        return with_freshness(living).order_by("job__name", "name", "pk")
+        return with_verification(with_freshness(living)).order_by("job__name", "name", "pk")
 
     @admin.display(description=gettext_lazy("source"))
     def name_in_job(self, source: BackupJobSource) -> str:
@@ -77,6 +78,11 @@ class BackupJobSourceAdmin(GovernedAdmin):
     def last_good(self, source: Any) -> str:
         """When it was last backed up whole."""
         return moment(source.last_good_at) if source.last_good_at else _("never")
+
+    @admin.display(description=gettext_lazy("verified"))
+    def verified(self, source: Any) -> str:
+        """When a restore of it was last compared, and how that went."""
+        return verification(source)
 
     def get_urls(self) -> list[URLPattern]:
         """Add the forms of an existing source and of a restore."""

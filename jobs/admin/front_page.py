@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from jobs.metrics import is_silent
 from jobs.models import Agent, AgentJob, AgentTask, BackupJobSource, BackupRepository, Notice, ScheduleSlot
 from jobs.models.agent_instances import is_cloned
-from jobs.models.backup_freshness import bad_last_runs, with_freshness
+from jobs.models.backup_freshness import bad_last_runs, failed_drills, with_freshness
 from jobs.services.acknowledging import is_known, is_wrong
 
 from .badges import badge, in_words, moment, span
@@ -204,6 +204,7 @@ def _backup_tiles() -> list[Tile]:
     )
     bad = bad_last_runs().count()
     damaged = BackupRepository.objects.filter(damaged_at__isnull=False).count()
+    drills = failed_drills().count()
     return [
         Tile(
             label=_("Overdue backups"), value=overdue, icon="alarm", tone="bad" if overdue else "quiet",
@@ -216,6 +217,11 @@ def _backup_tiles() -> list[Tile]:
         Tile(
             label=_("Damaged repositories"), value=damaged, icon="heart_broken", tone="bad" if damaged else "quiet",
             note=_("nothing is removed from them"), url=_list("backuprepository", attention="damaged"),
+        ),
+        Tile(
+            label=_("Failed restore drills"), value=drills, icon="settings_backup_restore",
+            tone="bad" if drills else "quiet",
+            note=_("sources that did not come back"), url=_list("backupjobsource", drill="failed"),
         ),
     ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.db.models import BooleanField, DurationField, ExpressionWrapper, F, Func, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 
+from .agent_tasks import AgentTask
 from .backup_runs import OPEN, BackupJobRun, BackupSnapshot
 from .backups import BackupJob, BackupJobSource
 
@@ -34,3 +35,29 @@ def bad_last_runs() -> QuerySet[Any]:
     jobs = BackupJob.objects.filter(state=BackupJob.State.ACTIVE)
     last = jobs.values(last=Subquery(asked_for.order_by("-created_at").values("pk")[:1]))
     return BackupJobRun.objects.filter(pk__in=last).exclude(status=BackupJobRun.Status.SUCCEEDED)
+
+
+def with_verification(sources: QuerySet[Any]) -> QuerySet[Any]:
+    """The sources with `verified_at` and `verified_ok` of the snapshot that was verified last; None for never."""
+    latest = BackupSnapshot.objects.filter(source=OuterRef("pk"), verified_at__isnull=False).order_by("-verified_at")
+    found: QuerySet[Any] = sources.annotate(
+        verified_at=Subquery(latest.values("verified_at")[:1]), verified_ok=Subquery(latest.values("verified_ok")[:1])
+    )
+    return found
+
+
+def failed_drills() -> QuerySet[Any]:
+    """The latest attempt at the latest drill of each source that is rehearsed, where it failed.
+
+    One that is open, was cancelled or never began says nothing, so what the one before it said still holds.
+    """
+    said = ("succeeded", "partial_failure", "failed")
+    drills = AgentTask.objects.filter(
+        job_source=OuterRef("pk"), job_run__job=OuterRef("job"), job_run__trigger=BackupJobRun.Trigger.DRILL,
+        status__in=said, job_run__status__in=said,
+    )  # fmt: skip
+    sources = BackupJobSource.objects.filter(
+        retired_at=None, job__state=BackupJob.State.ACTIVE, job__drill_every_days__isnull=False
+    )
+    last = sources.values(last=Subquery(drills.order_by("-job_run__created_at", "-attempt").values("pk")[:1]))
+    return AgentTask.objects.filter(pk__in=last, status__in=said[1:])

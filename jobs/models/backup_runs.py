@@ -24,6 +24,7 @@ class BackupJobRun(models.Model):
         MANUAL = "manual", _("by hand")
         CATCH_UP = "catch_up", _("caught up")
         API = "api", _("API")
+        DRILL = "drill", _("restore drill")
 
     class Status(models.TextChoices):
         PENDING = "pending", _("pending")
@@ -103,7 +104,7 @@ class BackupJobRun(models.Model):
             models.CheckConstraint(name="backup_job_runs_kind_valid", condition=Q(kind__in=["backup", "restore"])),
             models.CheckConstraint(
                 name="backup_job_runs_trigger_valid",
-                condition=Q(trigger__in=["schedule", "manual", "catch_up", "api"]),
+                condition=Q(trigger__in=["schedule", "manual", "catch_up", "api", "drill"]),
             ),
             # A run that is over since nobody knows when, or is both open and over.
             models.CheckConstraint(
@@ -141,6 +142,10 @@ class BackupJobRun(models.Model):
         indexes = [
             models.Index("job", F("created_at").desc(), name="backup_job_runs_of_job_idx"),
             models.Index(F("created_at").desc(), F("id").desc(), name="backup_job_runs_newest_idx"),
+            # The latest drill of a source, behind however many backups.
+            models.Index(
+                name="backup_job_runs_drills_idx", fields=["job", "-created_at"], condition=Q(trigger="drill")
+            ),
         ]  # fmt: skip
 
     def __str__(self) -> str:
@@ -198,6 +203,13 @@ class BackupSnapshot(models.Model):
         indexes = [
             # The last good one of a source, and its list.
             models.Index("source", F("taken_at").desc(), name="backup_snapshots_source_idx"),
+            # The catalogue, newest first.
+            models.Index(F("taken_at").desc(), F("id").desc(), name="backup_snapshots_newest_idx"),
+            # When a source was last verified.
+            models.Index(
+                name="backup_snapshots_verified_idx", fields=["source", "-verified_at"],
+                condition=Q(verified_at__isnull=False),
+            ),
             models.Index(name="backup_snapshots_task_idx", fields=["task"], condition=Q(task__isnull=False)),
         ]  # fmt: skip
 

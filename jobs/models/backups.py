@@ -156,6 +156,8 @@ class BackupJob(models.Model):
     max_run_seconds = models.IntegerField(_("maximum run time (seconds)"), db_default=24 * 3600)
     overdue_after_seconds = models.IntegerField(_("overdue after (seconds)"), db_default=36 * 3600)
     retention = models.JSONField(_("retention"), null=True, blank=True)  # NULL: everything is kept
+    drill_every_days = models.IntegerField(_("restore drill every (days)"), null=True, blank=True)  # NULL: never
+    drill_files = models.IntegerField(_("files of a restore drill"), db_default=20)
     state = models.TextField(_("state"), choices=State, db_default=State.ACTIVE.value)
     state_note = models.TextField(_("note"), blank=True, db_default="")
     created_by = models.TextField(_("created by"), editable=False)
@@ -181,6 +183,12 @@ class BackupJob(models.Model):
                 name="backup_jobs_times_bounds",
                 condition=Q(start_deadline_seconds__range=(60, 2592000), max_run_seconds__range=(60, 864000),
                             overdue_after_seconds__range=(60, 31536000)),
+            ),
+            # A drill of nothing would verify everything.
+            models.CheckConstraint(
+                name="backup_jobs_drill_bounds",
+                condition=Q(drill_files__range=(1, 1000))
+                & (Q(drill_every_days__isnull=True) | Q(drill_every_days__range=(1, 366))),
             ),
             # An empty policy, or a rule that keeps none, would read as "delete all".
             models.CheckConstraint(

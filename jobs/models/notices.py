@@ -80,6 +80,7 @@ class Event(models.TextChoices):
     BACKUP_OVERDUE = "backup_overdue", _("backup overdue")
     BACKUP_RUN_BAD = "backup_run_bad", _("backup run not whole")
     REPOSITORY_DAMAGED = "repository_damaged", _("backup repository damaged")
+    DRILL_FAILED = "drill_failed", _("restore drill failed")
     DIGEST = "digest", _("digest")
     TEST = "test", _("test")
 
@@ -124,6 +125,7 @@ class NoticeRule(models.Model):
                     "backup_overdue",
                     "backup_run_bad",
                     "repository_damaged",
+                    "drill_failed",
                 ]),
             ),
         ]  # fmt: skip

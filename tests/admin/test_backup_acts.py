@@ -28,6 +28,7 @@ JOB = {
     "name": "weekly", "overdue_after_seconds": 700_000, "start_deadline_seconds": 3600, "max_run_seconds": 7200,
     "max_attempts": 2, "keep_last": 3, "keep_weekly": 8, "one_file_system": "on", "stall_s": 600, "lock_wait_s": 900,
     "limit_upload_kib": 0, "shrink_warn_percent": 50,
+    "drill_every_days": 30, "drill_files": 5,
 }  # fmt: skip
 SOURCE = {"name": "www", "host": "web-9", "paths": "/srv/my site\n/etc\n\n/etc", "excludes": "*.tmp"}
 RESTORE = {"mode": "directory", "path": "/var/restore", "overwrite": "never", "verify": "content", "reason": "a drill"}
@@ -47,6 +48,7 @@ def test_a_repository_a_job_and_a_source_are_defined_changed_and_run(rows: Rows,
     superuser.post(url("backupjob_add"), JOB | {"repository": str(repository.pk)})
     job = BackupJob.objects.get(name="weekly")
     assert job.retention == {"keep_last": 3, "keep_weekly": 8}
+    assert (job.drill_every_days, job.drill_files) == (30, 5)
     assert job.settings == {"exclude_caches": False, "stall_s": 600}  # only what is not as shipped
     superuser.post(f"{url('backupjobsource_add')}?job={job.pk}", SOURCE | {"agent": rows.agent.principal_key})
     source = job.sources.get()
@@ -91,6 +93,8 @@ def test_a_repository_a_job_and_a_source_are_defined_changed_and_run(rows: Rows,
         ("job", {"repository": "00000000-0000-0000-0000-000000000000"}, "repository"),
         ("job", {"keep_last": 0}, "keep_last"),
         ("job", {"max_attempts": 99}, "max_attempts"),
+        ("job", {"drill_every_days": 0}, "drill_every_days"),
+        ("job", {"drill_files": 1001}, "drill_files"),
         ("source", {"paths": "etc"}, "paths"),
         ("source", {"agent": "nobody"}, "agent"),
         ("source", {"name": "etc"}, "name"),

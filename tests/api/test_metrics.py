@@ -101,9 +101,9 @@ def test_its_numbers_are_those_of_the_database(client: Client, db: None) -> None
 def test_it_asks_as_many_questions_whatever_there_is_and_bears_any_text_of_a_client(client: Client, db: None) -> None:
     with CaptureQueriesContext(connection) as asked:
         numbers(client)
-    assert len(asked) == 8
+    assert len(asked) == 9
     agent = AgentFactory()
     AgentJob.objects.bulk_create(AgentJob(agent=agent, kind=f'"}}\n{n}', labels=[n]) for n in range(50))
     with CaptureQueriesContext(connection) as again:
         assert numbers(client)['agentstore_rows["queued", "agent_jobs"]'] == 50
-    assert len(again) == 8
+    assert len(again) == 9

@@ -20,7 +20,7 @@ from jobs.management.clockwork import Clockwork, DatabaseAwayError, Duty
 from jobs.management.hearing import Hearing
 from jobs.management.operator_command import OperatorCommand
 from jobs.services import maintenance, scheduling
-from jobs.services.backups import upkeep
+from jobs.services.backups import drilling, upkeep
 from jobs.services.notices import outbox
 from jobs.services.notices.matching import match
 
@@ -78,6 +78,7 @@ def _duties(hearing: Hearing) -> list[Duty]:
     return [
         Duty(name="schedules", act=scheduling.enqueue_due),
         Duty(name="repositories", act=upkeep.enqueue_due, every=UPKEEP_SECONDS),
+        Duty(name="drills", act=drilling.launch_due, every=UPKEEP_SECONDS),
         Duty(name="expire", act=maintenance.expire),
         Duty(name="overdue", act=maintenance.stop_overdue),
         Duty(name="reap", act=hearing.reap),

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from agentstore_runner.contract.backup import SAMPLED_BYTES
 from agentstore_runner.contract.problem import Problem
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -23,7 +24,8 @@ from jobs.services.errors import AlreadyEnded, Invalid, NotFound, RunActive
 from . import payloads
 from .settling import active_run, settle_run
 
-RESTORE_PRIORITY = 100  # restores go before backups
+RESTORE_PRIORITY, DRILL_PRIORITY = 100, -100  # restores go before backups, and drills after all
+DRILL_SECONDS, DRILL_DEADLINE_SECONDS = 3600, 12 * 3600
 MAX_INCLUDES = 1000
 TRIES = 10  # looks for tasks that appeared while their run is cancelled
 
@@ -40,7 +42,8 @@ class Launched:
 class Target:
     """Where a restore goes, and what it may do there.
 
-    `mode` is directory (needs `path`), in_place, or scratch (a folder of the agent's own, emptied afterwards).
+    `mode` is directory (needs `path`), in_place, or scratch (a folder of the agent's own, emptied afterwards). A drill
+    takes `sample_files` of the snapshot's files only, into the agent's folder for drills; 0 takes all.
     """
 
     agent: str
@@ -50,6 +53,7 @@ class Target:
     delete_extra: bool = False
     verify: str = "content"
     dry_run: bool = False
+    sample_files: int = 0
 
 
 @transaction.atomic
@@ -101,8 +105,10 @@ def launch_backup(
 
 
 @transaction.atomic
-def launch_restore(*, snapshot_id: UUID, target: Target, include: Sequence[str] = (), by: str, reason: str) -> Launched:
-    """Launch a restore of one snapshot, whole or only of the paths in `include`, to any agent.
+def launch_restore(
+    *, snapshot_id: UUID, target: Target, include: Sequence[str] = (), by: str, reason: str, is_drill: bool = False
+) -> Launched:
+    """Launch a restore of one snapshot, whole or only of the paths in `include`, to any agent; a drill when it is idle.
 
     Raises NotFound, or Invalid with what is wrong with the request.
     """
@@ -122,15 +128,22 @@ def launch_restore(*, snapshot_id: UUID, target: Target, include: Sequence[str] 
     # The payload must name the repository that holds the snapshot, whatever the job uses now.
     job.repository = snapshot.repository
     run = BackupJobRun(
-        pk=uuid4(), job=job, repository=job.repository, kind=BackupJobRun.Kind.RESTORE, created_by=by
+        pk=uuid4(), job=job, repository=job.repository, kind=BackupJobRun.Kind.RESTORE, created_by=by,
+        trigger=BackupJobRun.Trigger.DRILL if is_drill else BackupJobRun.Trigger.MANUAL,
     )  # fmt: skip
     task_id = uuid4()
-    payload = payloads.restore(task_id=task_id, run=run, job=job, source=source, snapshot=snapshot, asked=asked)
+    payload = payloads.restore(
+        task_id=task_id, run=run, job=job, source=source, snapshot=snapshot, asked=asked,
+        most_seconds=DRILL_SECONDS if is_drill else job.max_run_seconds,
+    )  # fmt: skip
     run.definition = _definition(job, [source]) | {"restore": payload["restore"], "agent": agent.principal_key}
     run.sources_total, run.reason = 1, reason
     run.save(force_insert=True)
     task = _task(task_id, run, job, source, agent, payload)
     task.task_type, task.priority = AgentTask.Type.RESTORE, RESTORE_PRIORITY
+    if is_drill:
+        seconds = min(job.start_deadline_seconds, DRILL_DEADLINE_SECONDS)
+        task.priority, task.expires_at = DRILL_PRIORITY, SqlNow() + timedelta(seconds=seconds)
     return _launch(run, [task], by=by, reason=reason)
 
 
@@ -237,7 +250,8 @@ def _definition(job: BackupJob, sources: Sequence[BackupJobSource]) -> dict[str,
 
 def _asked(target: Target, include: Sequence[str]) -> Mapping[str, Any]:
     where = {"mode": target.mode, "path": target.path} if target.mode == "directory" else {"mode": target.mode}
-    return {
+    sample = {"sample": {"files": target.sample_files, "bytes": SAMPLED_BYTES}} if target.sample_files else {}
+    return sample | {
         "include": list(include), "target": where, "overwrite": target.overwrite, "delete_extra": target.delete_extra,
         "verify": target.verify, "dry_run": target.dry_run,
     }  # fmt: skip

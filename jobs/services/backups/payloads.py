@@ -60,14 +60,18 @@ def restore(
     source: BackupJobSource,
     snapshot: BackupSnapshot,
     asked: Mapping[str, Any],
+    most_seconds: int,
 ) -> dict[str, Any]:
-    """The payload of a restore of one snapshot; `asked` are the members of its `restore`. Raises Invalid."""
+    """The payload of a restore of one snapshot; `asked` are the members of its `restore`. Raises Invalid.
+
+    It may take `most_seconds`, and no longer than its job allows.
+    """
     limits = DEFAULTS | job.settings
     return _checked(
         {
             **_head(contract.RESTORE, task_id, run, job, source),
             "settings": {
-                "max_runtime_s": job.max_run_seconds,
+                "max_runtime_s": min(most_seconds, job.max_run_seconds),
                 **{name: limits[name] for name in ("stall_s", "lock_wait_s")},
             },
             "report": REPORT,

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from agentstore_runner.contract import backup as contract
 from agentstore_runner.contract import backup_jobs
+from agentstore_runner.contract.backup import MOST_SAMPLED
 from agentstore_runner.contract.problem import Problem
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -26,7 +27,7 @@ from . import payloads
 MAX_NAME, MAX_LOCATION, MAX_HOST, MAX_PATH = 100, 500, 200, 4096
 ATTEMPTS, DEADLINE_SECONDS, RUN_SECONDS = range(1, 11), range(60, 30 * 86400 + 1), range(60, 10 * 86400 + 1)
 OVERDUE_SECONDS, AT_ONCE, KEPT = range(60, 365 * 86400 + 1), range(1, 1001), range(1, 10_001)
-MAINTENANCE_DAYS = range(1, 367)
+MAINTENANCE_DAYS, DRILL_DAYS, DRILL_FILES = range(1, 367), range(1, 367), range(1, MOST_SAMPLED + 1)
 SETTINGS: Mapping[str, range] = {
     "stall_s": range(60, 86401), "lock_wait_s": range(86401), "limit_upload_kib": range(2**31),
     "shrink_warn_percent": range(101),
@@ -62,6 +63,8 @@ class JobDefinition:
     max_run_seconds: int = 24 * 3600
     overdue_after_seconds: int = 36 * 3600
     retention: Mapping[str, int] | None = None
+    drill_every_days: int | None = None  # None: restores are never rehearsed
+    drill_files: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,10 +266,12 @@ def _job_columns(definition: JobDefinition) -> dict[str, Any]:
         problems.append(Problem("/repository", "There is no such repository."))
     for field, allowed in {
         "max_attempts": ATTEMPTS, "start_deadline_seconds": DEADLINE_SECONDS, "max_run_seconds": RUN_SECONDS,
-        "overdue_after_seconds": OVERDUE_SECONDS,
+        "overdue_after_seconds": OVERDUE_SECONDS, "drill_files": DRILL_FILES,
     }.items():  # fmt: skip
         if columns[field] not in allowed:
             problems.append(Problem(f"/{field}", f"From {allowed[0]} to {allowed[-1]}."))
+    if definition.drill_every_days is not None and definition.drill_every_days not in DRILL_DAYS:
+        problems.append(Problem("/drill_every_days", f"From {DRILL_DAYS[0]} to {DRILL_DAYS[-1]}, or never."))
     problems += _setting_problems(settings)
     if retention is not None:
         if not retention:

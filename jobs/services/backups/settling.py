@@ -24,6 +24,8 @@ from jobs.services.errors import AlreadyEnded, RunActive
 
 from .aggregation import Attempt, aggregate
 
+# What a drill ended with that says something of its snapshot, and not of the machine that it was restored on.
+UNRESTORABLE = frozenset({"snapshot_not_found", "nothing_matched", "restore_incomplete"})
 SNAPSHOT_ID = re.compile("[0-9a-f]{64}")
 _READ = (
     "status", "attempt", "started_at", "bytes_processed", "bytes_written", "files_processed", "files_skipped",
@@ -40,6 +42,8 @@ def settle_result(task_id: UUID) -> None:
             mark_damaged(repository, by=f"task:{task.pk}", note=task.error_message or "")
         if task.task_type == AgentTask.Type.BACKUP and task.status in ("succeeded", "partial_failure"):
             _catalogue(task, repository)
+        if task.task_type == AgentTask.Type.RESTORE:
+            _note_verification(task, repository)
     settle_run(task.job_run_id)
 
 
@@ -125,3 +129,22 @@ def _catalogue(task: AgentTask, repository: BackupRepository) -> None:
         complete=task.status == AgentTask.Status.SUCCEEDED, files=task.files_processed, bytes=task.bytes_processed,
     )  # fmt: skip
     BackupSnapshot.objects.bulk_create([snapshot], ignore_conflicts=True)
+
+
+def _note_verification(task: AgentTask, repository: BackupRepository) -> None:
+    """Note in the catalogue what a drill, or a restore of everything, proved of its snapshot.
+
+    Most failures prove nothing: a full disk is no fault of the snapshot.
+    """
+    is_drill = task.job_run.trigger == BackupJobRun.Trigger.DRILL
+    match task.task_payload:
+        case {"restore": {"backup_id_in_repository": str(engine_id)} as asked}:
+            is_proof = asked.get("verify") == "content" and not asked.get("dry_run")
+            is_whole = is_drill or not asked.get("include")
+        case _:
+            return  # a SQL client's own
+    is_good = task.status == AgentTask.Status.SUCCEEDED and is_proof and is_whole
+    is_bad = task.failure_class == FailureClass.REPOSITORY or (is_drill and task.error_code in UNRESTORABLE)
+    if is_good or is_bad:
+        snapshots = BackupSnapshot.objects.filter(repository=repository, engine_id=engine_id)
+        snapshots.update(verified_at=Now(), verified_ok=is_good)

@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from jobs.models import BackupJobSource, BackupRepository, Event
-from jobs.models.backup_freshness import bad_last_runs, with_freshness
+from jobs.models.backup_freshness import bad_last_runs, failed_drills, with_freshness
 
 from .condition import Condition
 
@@ -47,4 +47,16 @@ def damaged() -> Iterable[Condition]:
             detail=_("Found on %(when)s UTC. Nothing is removed from it until somebody trusts it again.")
             % {"when": f"{repository.damaged_at:%Y-%m-%d %H:%M}"},
             path=reverse("admin:jobs_backuprepository_change", args=[repository.pk]),
+        )  # fmt: skip
+
+
+def drills() -> Iterable[Condition]:
+    """Sources whose latest restore drill failed, until one succeeds."""
+    failed = failed_drills().select_related("agent", "job_source__job").defer("task_payload")
+    for task in failed.order_by("job_source__job__name", "job_source__name"):
+        named = {"job": task.job_source.job.name, "source": task.job_source.name}
+        yield Condition(
+            event=Event.DRILL_FAILED, key=str(task.job_source_id), agent=task.agent.principal_key,
+            title=_("Restore drill failed: %(job)s / %(source)s") % named, detail=task.error_message or "",
+            path=reverse("admin:jobs_backupjobrun_change", args=[task.job_run_id]),
         )  # fmt: skip

@@ -47,7 +47,7 @@ def name_of_the_good(event: Event, key: str) -> str:
         case Event.SCHEDULE_MISSED:
             live = Schedule.objects.filter(pk=UUID(key)).exclude(state=Schedule.State.RETIRED)
             return live.values_list("name", flat=True).first() or ""  # retired: nothing runs again
-        case Event.BACKUP_OVERDUE:  # retired: nothing is backed up again
+        case Event.BACKUP_OVERDUE | Event.DRILL_FAILED:  # retired: nothing is backed up again
             sources = BackupJobSource.objects.filter(pk=UUID(key), retired_at=None)
             named = sources.values_list("job__name", "name").first()
             return " / ".join(map(str, named)) if named else ""
@@ -140,4 +140,5 @@ _SOURCES: dict[Event, Callable[[], Iterable[Condition]]] = {
     Event.BACKUP_OVERDUE: backups.overdue,
     Event.BACKUP_RUN_BAD: backups.bad_runs,
     Event.REPOSITORY_DAMAGED: backups.damaged,
+    Event.DRILL_FAILED: backups.drills,
 }
