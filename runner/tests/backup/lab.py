@@ -1,6 +1,7 @@
 """A machine with restic, a configuration and a repository, for the handlers in this process."""
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from agentstore_runner.handlers import Handler, Report, Work, by_kind
 PASSWORD = "correct-horse-battery"
 BACKEND_KEY = "AKsecretsecretsecret"
 INSTALL = "restic is not installed; on Debian: apt-get install restic"
+LOCK = re.compile("[0-9a-f]{64}")
 
 
 class Bell:
@@ -49,6 +51,21 @@ class Bell:
         self.logged.append(message)
 
 
+class Waiter(Bell):
+    """A desk with a clock of its own, on which nothing takes time but to be patient for a second or longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def wait(self, seconds: float) -> str | None:
+        self._now += seconds if seconds >= 1 else 0
+        return super().wait(seconds)
+
+
 def at_work(bell: Bell) -> bool:
     """Say whether restic has told of its work."""
     return any(progress["phase"] in ("backing up", "restoring") for progress, _ in bell.measured)
@@ -76,6 +93,13 @@ class Lab:
         file = self.config / "backups.toml"
         file.write_text(text)
         file.chmod(0o600)
+
+    def wrap(self, script: str) -> None:
+        """Let the handlers meet a restic that runs this shell script first."""
+        wrapper = self.folder / "restic"
+        wrapper.write_text(f'#!/bin/sh\n{script}\nexec restic "$@"\n')
+        wrapper.chmod(0o700)
+        self.configure(f'restic = "{wrapper}"\n')
 
     def credential(self, name: str, text: str) -> Path:
         (self.config / "credentials").mkdir(exist_ok=True)
@@ -164,7 +188,8 @@ class Lab:
         wait_for(self.locks)
 
     def locks(self) -> list[str]:
-        return [path.name for path in (self.repository / "locks").iterdir()]
+        """Return the locks that hold; restic writes each under another name first."""
+        return [path.name for path in (self.repository / "locks").iterdir() if LOCK.fullmatch(path.name)]
 
 
 def wait_for(condition: Callable[[], Any]) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import BACKEND_KEY, PASSWORD, Bell, Lab, at_work
+from agentstore_runner import clock
+from agentstore_runner.backup import child
+from lab import BACKEND_KEY, PASSWORD, Bell, Lab, Waiter, at_work
 
 pytestmark = pytest.mark.lengthy
 
@@ -25,10 +27,7 @@ def unprivileged(lab: Lab) -> None:
     tried = shutil.which("setpriv") and subprocess.run([*command, "version"], capture_output=True, check=False)
     if not tried or tried.returncode != 0:
         pytest.skip("these tests run as root, and setpriv cannot take root's privileges away here")
-    wrapper = lab.folder / "restic"
-    wrapper.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
-    wrapper.chmod(0o700)
-    lab.configure(f'restic = "{wrapper}"\n')
+    lab.wrap(f'exec {" ".join(command)} "$@"')
 
 
 def test_a_backup_is_saved_with_its_host_its_tags_and_true_counters(lab: Lab) -> None:
@@ -52,10 +51,7 @@ def test_a_backup_is_saved_with_its_host_its_tags_and_true_counters(lab: Lab) ->
 
 def test_no_secret_reaches_the_report_the_desk_or_the_list_of_processes(lab: Lab) -> None:
     seen = lab.folder / "seen"
-    wrapper = lab.folder / "restic"
-    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {seen}\nenv >> {seen}.env\nexec restic "$@"\n')
-    wrapper.chmod(0o700)
-    lab.configure(f'restic = "{wrapper}"\n')
+    lab.wrap(f'echo "$@" >> {seen}\nenv >> {seen}.env')
     lab.environ["UAT_SHOP_PASSWORD"] = "of-the-tests-only"
     lab.fill(**{PASSWORD: 10})
     bell = Bell()
@@ -235,12 +231,27 @@ def test_a_backup_that_is_stopped_in_the_middle_leaves_no_lock_and_no_snapshot(
     assert (report.snapshot, lab.locks()) == (None, [])
 
 
+def test_an_engine_that_had_to_be_killed_leaves_no_lock(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "GRACE_S", 0.5)
+    lab.fill(a=20_000_000)
+    pid = lab.folder / "pid"
+    lab.wrap(f'[ "$1" != backup ] || echo $$ > {pid}')
+
+    def hangs_with_its_lock(bell: Bell) -> bool:
+        if not lab.locks():
+            return False
+        os.kill(int(pid.read_text()), signal.SIGSTOP)
+        return True
+
+    report = lab.do("backup", lab.backup(limit_upload_kib=100), Bell(hangs_with_its_lock))
+
+    assert (report.status, report.error_code) == ("cancelled", "cancelled_by_admin")
+    assert (report.snapshot, lab.locks()) == (None, [])
+
+
 def test_an_engine_that_hangs_is_ended_and_said_to_have_stalled(lab: Lab) -> None:
     lab.fill(a=10)
-    wrapper = lab.folder / "restic"
-    wrapper.write_text('#!/bin/sh\n[ "$1" != backup ] || exec sleep 600\nexec restic "$@"\n')
-    wrapper.chmod(0o700)
-    lab.configure(f'restic = "{wrapper}"\n')
+    lab.wrap('[ "$1" != backup ] || exec sleep 600')
 
     report = lab.do("backup", lab.backup(stall_s=1))
 
@@ -262,14 +273,16 @@ def holding_a_lock(lab: Lab) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def prune(lab: Lab) -> dict[str, Any]:
-    return {"version": 1, "repository": lab.located(), "prune": True, "lock_wait_s": 1}
+    return {"version": 1, "repository": lab.located(), "prune": True, "lock_wait_s": 5}
 
 
-@pytest.mark.soak  # what another restic does meanwhile depends on how busy the machine is
-def test_a_lock_of_a_living_process_is_waited_for_left_alone_and_reported(lab: Lab) -> None:
+def test_a_lock_of_a_living_process_is_waited_for_left_alone_and_reported(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with holding_a_lock(lab) as process:
         process.send_signal(signal.SIGSTOP)
-        bell = Bell()
+        bell = Waiter()
+        monkeypatch.setattr(clock, "now", bell.now)
 
         report = lab.do("backup.maintenance", prune(lab), bell)
 

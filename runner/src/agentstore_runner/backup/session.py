@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,6 +88,7 @@ class Session:
         """Run restic to its end; lines of stdout go to `stdout` instead of `output` if that is given.
 
         A call that is not obedient looks after what has been done already: nothing but its time limit stops it.
+        One that had to be killed left its lock, which would stop maintenance by other agents: it is removed.
         """
 
         def said(line: str) -> None:
@@ -106,6 +108,8 @@ class Session:
             limit = Limit(stall_s if obedient else _AFTERWARDS_S, "stalled", lambda: output.signs)
             desk = self._desk if obedient else None
             code, stopped = child.follow(desk, stdout or said, lambda line: output.take(line, complaint=True), limit)
+        if obedient and stopped is not None and code == -signal.SIGKILL:
+            self.ask("unlock", obedient=False)
         return Ended(code, stopped, output)
 
     def ask(self, *arguments: str, obedient: bool = True) -> Ended:
