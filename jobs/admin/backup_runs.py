@@ -25,6 +25,7 @@ from .badges import NOTHING, badge, moment, size, span
 from .dialogs import ReasonForm, ask_again, buttons_of, dialog, dialog_action, to, uuid_or_404
 from .governed import GovernedAdmin
 from .job_page import pretty, text
+from .restore_facts import restore_facts
 from .timeline import acts_on
 from .what_next import meaning
 
@@ -206,18 +207,16 @@ class BackupJobRunAdmin(GovernedAdmin):
 def _context(run: BackupJobRun, request: HttpRequest) -> dict[str, Any]:
     """What the refreshing part shows."""
     at = now()
-    tasks = AgentTask.objects.filter(job_run=run).latest_attempts().select_related("agent", "job_source")
+    latest = AgentTask.objects.filter(job_run=run).latest_attempts().select_related("agent", "job_source")
+    tasks = list(latest.defer("task_payload").order_by("job_source__name", "created_at"))
     sees_tasks = request.user.has_perm("jobs.view_agenttask")
     return {
         "run": run,
         "status": badge(run.status, run.get_status_display()),
         "is_live": run.status in OPEN,
         "job_url": reverse("admin:jobs_backupjob_change", args=[run.job.pk]) if run.job else "",
-        "facts": _facts(run, at),
-        "tasks": [
-            _task(task, at, sees_tasks=sees_tasks)
-            for task in tasks.defer("task_payload").order_by("job_source__name", "created_at")
-        ],
+        "facts": _facts(run, at) + restore_facts(run.definition, tasks[-1].details if tasks else None),
+        "tasks": [_task(task, at, sees_tasks=sees_tasks) for task in tasks],
         "definition": pretty(run.definition),
     }
 
@@ -226,7 +225,8 @@ def _facts(run: BackupJobRun, at: datetime) -> list[tuple[str, Any]]:
     took = (run.completed_at or at) - run.started_at if run.started_at else None
     facts = [
         (_("Launched"), moment(run.created_at, at=at)),
-        (_("Launched by"), run.created_by or run.get_trigger_display()),
+        (_("Launched by"), run.created_by or ""),
+        (_("How"), run.get_trigger_display()),
         (_("Due"), moment(run.scheduled_for, at=at) if run.scheduled_for else ""),
         (_("Started"), moment(run.started_at, at=at) if run.started_at else ""),
         (_("Completed"), moment(run.completed_at, at=at) if run.completed_at else ""),

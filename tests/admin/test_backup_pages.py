@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from jobs.models import AgentTask, BackupJob, BackupJobSource, BackupRepository, BackupSnapshot
+from jobs.models import AgentTask, BackupJob, BackupJobRun, BackupJobSource, BackupRepository, BackupSnapshot
 from jobs.models.backup_freshness import with_freshness
 from tests.admin.conftest import Rows
 from tests.factories import AgentFactory, BackupJobFactory, BackupJobSourceFactory
@@ -157,3 +157,26 @@ def test_rows_that_a_client_wrote_in_sql_have_pages_too(rows: Rows, superuser: C
         reverse("admin:jobs_backuprepository_change", args=[rows.repository.pk]),
     ):  # fmt: skip
         assert superuser.get(url).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        (
+            {"restore": {"target": {"mode": "scratch"}, "dry_run": True}, "agent": "spare"},
+            "emptied afterwards on spare",
+        ),
+        ({"restore": {"target": {"path": EVIL}, "include": ["/a"] * 7, "delete_extra": True}}, "and 2 more"),
+        ({"restore": {"target": {"path": 7, "mode": ["x"]}, "include": [{}], "overwrite": {}}, "agent": [1]}, "[1]"),
+        ({"restore": "everything"}, ""),
+        ([1], ""),
+    ],
+)
+def test_the_page_of_a_restore_says_where_it_goes_whatever_its_definition_holds(
+    definition: Any, said: str, rows: Rows, superuser: Client
+) -> None:
+    BackupJobRun.objects.filter(pk=rows.run.pk).update(kind="restore", definition=definition)
+    AgentTask.objects.filter(pk=rows.task.pk).update(details={"target": {"state": EVIL}})
+    page = superuser.get(reverse("admin:jobs_backupjobrun_change", args=[rows.run.pk])).text
+    assert said in page
+    assert EVIL not in page
