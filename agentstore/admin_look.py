@@ -84,6 +84,7 @@ UNFOLD: dict[str, Any] = {
                 "title": _("Work"),
                 "items": [
                     _entry(_("Jobs"), "list_alt", "jobs_agentjob_changelist", "jobs.view_agentjob"),
+                    _entry(_("Trends"), "insights", "jobs_agentjob_trends", "jobs.view_agentjob"),
                     _entry(_("Enqueue"), "add_task", "jobs_agentjob_add", "jobs.add_agentjob"),
                     _entry(_("Schedules"), "event_repeat", "jobs_schedule_changelist", "jobs.view_schedule"),
                 ],

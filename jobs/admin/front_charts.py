@@ -99,7 +99,7 @@ def _latency(key: str, title: str, days: Sequence[date], took: Sequence[Times]) 
     columns, rows = [], []
     for day, found in zip(days, took, strict=True):
         said, url = date_format(day, "j M"), _list(day, "status=done&status=failed&status=cancelled")
-        half, most = _words(found.median), _words(found.most)
+        half, most = in_time(found.median), in_time(found.most)
         told = _("%(day)s: half within %(half)s, 95 of 100 within %(most)s") % {"day": said, "half": half, "most": most}
         is_there = found.median is not None
         columns.append(Piece(value=1, tone="nothing", title=told, url=url) if is_there else None)
@@ -109,7 +109,7 @@ def _latency(key: str, title: str, days: Sequence[date], took: Sequence[Times]) 
         line([found.median for found in took], top, tone="busy", label=_("half within")),
     ]
     return Chart(
-        key=key, title=title, note=_("last 14 days"), top=_words(top), ticks=_ticks(days),
+        key=key, title=title, note=_("last 14 days"), top=in_time(top), ticks=_ticks(days),
         legend=[(one.tone, one.label) for one in lines], parts=columns_over(columns), lines=lines,
         head=[_("Day"), _("Half within"), _("95 of 100 within")], rows=rows, is_empty=not any(columns),
         help=_("Of each hour, the first %d attempts that ended.") % SAMPLE,
@@ -117,10 +117,10 @@ def _latency(key: str, title: str, days: Sequence[date], took: Sequence[Times]) 
 
 
 def _ticks(days: Sequence[date]) -> list[str]:
-    return [date_format(day, "j M") for day in days]
+    return [date_format(day, "j M") if number % 3 == 1 else "" for number, day in enumerate(days)]
 
 
-def _words(seconds: float | None) -> Any:
+def in_time(seconds: float | None) -> Any:
     """A length of time; what an SQL client wrote may be longer than a timedelta."""
     if seconds is None:
         return NOTHING

@@ -23,6 +23,7 @@ from jobs.services import exports, governance
 
 from .badges import badge, in_words, moment, size, span
 from .timeline import Line, timeline
+from .trends import trends_url
 from .what_next import limits, meaning, policy, policy_lines, what_next
 
 FORM_NAMES = {"json": "JSON", "ctrf": "CTRF", "junit": "JUnit"}
@@ -119,6 +120,7 @@ def job_context(job: AgentJob, request: HttpRequest, actions: Sequence[dict[str,
         "results": pretty(job.results) if job.results is not None else "",
         "details": pretty(job.details) if job.details else "",
         "run_url": run_url(job.run_ref),
+        "trends_url": trends_url(job.kind, agent=job.agent_id),
         "again_url": f"{reverse('admin:jobs_agentjob_add')}?again={job.pk}"
         if user.has_perm("jobs.add_agentjob")
         else "",

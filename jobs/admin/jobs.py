@@ -33,6 +33,7 @@ from .filters import (
 )
 from .job_page import job_context, offered
 from .searching import rows_like
+from .trends import trends_view
 
 LIVE_ROWS = 100  # of a list, in one poll
 HOLD = dialog(
@@ -162,6 +163,7 @@ class AgentJobAdmin(AcknowledgingActions):
         """Add what the pages poll."""
         guarded = self.admin_site.admin_view
         return [
+            path("trends/", guarded(self.trends_view), name="jobs_agentjob_trends"),
             path("live/", guarded(self.live_view), name="jobs_agentjob_live"),
             path("<path:object_id>/part/", guarded(self.part_view), name="jobs_agentjob_part"),
             path("<path:object_id>/results/", guarded(self.results_view), name="jobs_agentjob_results"),
@@ -175,6 +177,10 @@ class AgentJobAdmin(AcknowledgingActions):
         rows = self.get_queryset(request).filter(pk__in=wanted)
         cells = {str(job.pk): [str(self.state(job)), str(self.outcome(job)), str(self.took(job))] for job in rows}
         return JsonResponse({"cells": cells})
+
+    def trends_view(self, request: HttpRequest) -> HttpResponse:
+        """The last runs of a kind, check by check."""
+        return trends_view(self, request)
 
     def part_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The part of the page that refreshes itself."""

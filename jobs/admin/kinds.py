@@ -28,6 +28,7 @@ from .badges import badge
 from .enqueue import JsonDocument, readable
 from .governed import GovernedAdmin
 from .job_page import pretty
+from .trends import trends_url
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 NEVER, RETRY, MAX_RULE = "never", "retry_after_", 200
@@ -258,7 +259,8 @@ class JobKindAdmin(GovernedAdmin):
         if form.is_valid() and self._saved(form, kind_registry.change_kind):
             messages.success(request, _("Saved."))
             return HttpResponseRedirect(reverse("admin:jobs_jobkind_change", args=[kind.pk]))
-        return self._page(request, form, str(kind), _("Save") if may_change else "")
+        trends = trends_url(kind.name) if request.user.has_perm("jobs.view_agentjob") else ""
+        return self._page(request, form, str(kind), _("Save") if may_change else "", trends)
 
     def _saved(self, form: KindForm, save: Any) -> bool:
         try:
@@ -273,8 +275,9 @@ class JobKindAdmin(GovernedAdmin):
             return False
         return True
 
-    def _page(self, request: HttpRequest, form: KindForm, title: Any, submit: Any) -> HttpResponse:
+    def _page(self, request: HttpRequest, form: KindForm, title: Any, submit: Any, trends: str = "") -> HttpResponse:
         context = {
             **self.admin_site.each_context(request), "title": title, "opts": self.opts, "form": form, "submit": submit,
+            "trends_url": trends,
         }  # fmt: skip
         return TemplateResponse(request, "agentstore/kind_form.html", context)

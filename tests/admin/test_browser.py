@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from jobs.models import AgentJob, AgentTask, AuditEvent
@@ -23,8 +24,14 @@ def test_no_page_makes_the_console_speak_or_scrolls_sideways_on_a_phone(
     sync_kinds()
     hostile = "<img src=x onerror=alert(1)>"
     evil = AgentJobFactory(agent=rows.agent, kind=hostile * 5, error=hostile, status="failed", spec={hostile: hostile})
+    checks = [{"id": str(n), "title": hostile, "status": "failed"} for n in range(20)]
+    for _ in range(20):
+        AgentJobFactory(
+            agent=rows.agent, kind="trend", status="done", results={"checks": checks},
+            started_at=timezone.now(), finished_at=timezone.now(),
+        )  # fmt: skip
     pages = [
-        reverse("admin:index"),
+        reverse("admin:index"), reverse("admin:jobs_agentjob_trends") + "?kind=trend",
         *(reverse(f"admin:jobs_{table}_changelist") for table in LISTS),
         *(reverse("admin:jobs_agentjob_change", args=[job.pk]) for job in (rows.running, rows.failed, evil)),
         reverse("admin:jobs_agenttask_change", args=[rows.task.pk]),
@@ -153,3 +160,20 @@ def test_a_task_is_closed_by_force_through_the_same_dialog(desk: Page, rows: Row
     desk.get_by_role("dialog").get_by_role("button", name="Close by force").click()
     expect(desk.get_by_text("Closed by force.")).to_be_visible()
     assert AgentTask.objects.get(pk=rows.task.pk).status == "cancelled"
+
+
+def test_a_bar_of_the_front_page_leads_to_its_list_and_trends_to_the_run(
+    desk: Page, rows: Rows, live_server: Any
+) -> None:
+    desk.goto(live_server.url + reverse("admin:index"))
+    desk.locator("svg a", has=desk.locator(".as-fill-worse")).click()
+    expect(desk.locator("#result_list tbody tr")).to_have_count(1)
+    desk.goto(live_server.url + reverse("admin:index"))
+    desk.get_by_text("As a table: Jobs that ended").click()
+    desk.locator(".as-numbers a", has_text="1").first.click()
+    expect(desk.locator("#result_list tbody tr")).to_have_count(1)
+    desk.get_by_role("link", name="Trends").click()
+    desk.get_by_label("Agent").select_option(rows.agent.principal_key)
+    desk.get_by_role("button", name="Show").click()
+    desk.locator(".as-matrix thead a").click()
+    expect(desk.get_by_text("The work itself failed")).to_be_visible()
