@@ -127,7 +127,7 @@ def _backups() -> Iterator[GaugeMetricFamily]:
     bad = GaugeMetricFamily("agentstore_backup_bad_runs", "Backup jobs whose latest run was not whole.")
     bad.add_metric([], bad_last_runs().count())
     damaged = GaugeMetricFamily("agentstore_damaged_repositories", "Repositories that were found damaged.")
-    damaged.add_metric([], BackupRepository.objects.filter(damaged_at__isnull=False).count())
+    damaged.add_metric([], BackupRepository.objects.filter(damaged_at__isnull=False, retired_at=None).count())
     drills = GaugeMetricFamily("agentstore_backup_failed_drills", "Sources whose latest restore drill failed.")
     drills.add_metric([], failed_drills().count())
     yield from (last, overdue, bad, damaged, drills)

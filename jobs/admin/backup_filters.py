@@ -87,7 +87,7 @@ class DamagedFilter(RadioFilter):
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         """The repositories that were found damaged."""
-        return queryset.filter(damaged_at__isnull=False) if self.value() == "damaged" else queryset
+        return queryset.filter(damaged_at__isnull=False, retired_at=None) if self.value() == "damaged" else queryset
 
 
 class RunKindFilter(ColumnFilter):

@@ -45,6 +45,14 @@ TRUST = dialog(
     form=TrustForm,
 )
 
+RETIRE = dialog(
+    gettext_lazy("Retire this repository?"),
+    gettext_lazy(
+        "No job can back up into it again, and it is not maintained. Its snapshots stay, and can be restored."
+    ),
+    gettext_lazy("Retire"),
+)
+
 
 @admin.register(BackupRepository)
 class BackupRepositoryAdmin(GovernedAdmin):
@@ -60,7 +68,7 @@ class BackupRepositoryAdmin(GovernedAdmin):
     ordering = (F("retired_at").asc(nulls_first=True), "name")
     sortable_by = ()
     fields = ()
-    actions_detail = ("trust",)
+    actions_detail = ("trust", "retire")
     change_form_template = "agentstore/backup_repository_page.html"
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
@@ -167,6 +175,21 @@ class BackupRepositoryAdmin(GovernedAdmin):
         messages.success(request, _("Trusted again."))
         return to(request, reverse("admin:jobs_backuprepository_change", args=[repository_id]))
 
+    @dialog_action(
+        description=gettext_lazy("Retire"), icon="archive", url_path="retire", permission="edit", asked=RETIRE
+    )
+    def retire(self, request: HttpRequest, form: ReasonForm, object_id: str) -> HttpResponse:
+        """Take it out of use for good."""
+        repository_id, by = uuid_or_404(object_id), request.user.get_username()
+        try:
+            registry.retire_repository(repository_id=repository_id, by=by, reason=form.cleaned_data["reason"])
+        except NotFound:
+            raise Http404 from None
+        except Invalid as refusal:
+            return ask_again(request, RETIRE, form, refusal)
+        messages.success(request, _("Retired."))
+        return to(request, reverse("admin:jobs_backuprepository_change", args=[repository_id]))
+
     def _repository(self, object_id: str) -> BackupRepository:
         rows = BackupRepository.objects.select_related("maintenance_agent")
         repository = rows.filter(pk=uuid_or_404(object_id)).first()
@@ -180,7 +203,8 @@ class BackupRepositoryAdmin(GovernedAdmin):
         """Show a repository with its jobs and its newest snapshots; a POST has nothing to save."""
         self.check_view(request)
         repository = self._repository(object_id)
-        may_edit = self.has_edit_permission(request)
+        may_edit = self.has_edit_permission(request) and repository.retired_at is None
+        offered = {"trust": repository.damaged_at is not None, "retire": True} if may_edit else {}
         snapshots = repository.snapshots.select_related("source__job").order_by("-taken_at")[:RECENT]
         context = {
             **self.admin_site.each_context(request),
@@ -194,7 +218,7 @@ class BackupRepositoryAdmin(GovernedAdmin):
             if self.has_maintain_permission(request) and repository.retired_at is None else "",
             "upkeep_problem": upkeep_problem(repository),
             "maintenance": recent_jobs(repository, sees_jobs=request.user.has_perm("jobs.view_agentjob")),
-            "actions": buttons_of(self, repository, ("trust",) if may_edit and repository.damaged_at else ()),
+            "actions": buttons_of(self, repository, [name for name, is_it in offered.items() if is_it]),
             "timeline": acts_on([repository.pk]),
             "jobs": [
                 {

@@ -203,7 +203,7 @@ def _backup_tiles() -> list[Tile]:
         .count()
     )
     bad = bad_last_runs().count()
-    damaged = BackupRepository.objects.filter(damaged_at__isnull=False).count()
+    damaged = BackupRepository.objects.filter(damaged_at__isnull=False, retired_at=None).count()
     drills = failed_drills().count()
     return [
         Tile(

@@ -194,10 +194,39 @@ def test_a_job_rests_and_ends_and_a_source_is_taken_out_with_a_reason(rows: Rows
 
 def test_a_damaged_repository_is_trusted_again_by_a_person_with_a_reason(rows: Rows, superuser: Client) -> None:
     page = url("backuprepository_change", rows.repository.pk)
-    assert superuser.get(page).context["actions"] == []
+    assert [action["name"] for action in superuser.get(page).context["actions"]] == ["retire"]
     BackupRepository.objects.update(damaged_at=Now(), engine_repository_id="a" * 64)
-    assert [action["name"] for action in superuser.get(page).context["actions"]] == ["trust"]
+    assert [action["name"] for action in superuser.get(page).context["actions"]] == ["trust", "retire"]
     press(superuser, "backuprepository_trust", rows.repository, reason="all data read")
     rows.repository.refresh_from_db()
     assert (rows.repository.damaged_at, rows.repository.engine_repository_id) == (None, "a" * 64)
     assert AuditEvent.objects.get(subject_id=rows.repository.pk).reason == "all data read"
+
+
+def test_a_repository_is_retired_once_nothing_uses_it_and_then_takes_nothing_more(
+    rows: Rows, superuser: Client
+) -> None:
+    page = url("backuprepository_change", rows.repository.pk)
+    BackupRepository.objects.update(damaged_at=Now())
+    refused = press(superuser, "backuprepository_retire", rows.repository)
+    assert f"Backup jobs use it: {rows.backup_job.name}" in refused.text
+    BackupJob.objects.update(state="retired")
+    BackupJobRun.objects.filter(pk=rows.run.pk).update(repository=rows.repository)
+    assert "still open" in press(superuser, "backuprepository_retire", rows.repository).text
+    BackupJobRun.objects.update(status="cancelled", completed_at=Now())
+    assert press(superuser, "backuprepository_retire", rows.repository, reason="moved house")["Location"] == page
+    rows.repository.refresh_from_db()
+    assert rows.repository.retired_at
+    context = superuser.get(page).context
+    assert (context["actions"], context["edit_url"], context["maintain_url"]) == ([], "", "")
+    assert [line.why for line in context["timeline"]] == ["moved house"]
+    assert "retired" in press(superuser, "backuprepository_retire", rows.repository).text
+    form = superuser.post(url("backupjob_add"), JOB | {"repository": str(rows.repository.pk)}).context["form"]
+    assert list(form.errors) == ["repository"]
+    form = superuser.post(url("backuprepository_edit", rows.repository.pk), REPOSITORY).context["form"]
+    assert form.non_field_errors() == ["The repository is retired."]
+    maintain = {"agent": rows.agent.principal_key, "check": "metadata", "seen": "-"}
+    form = superuser.post(url("backuprepository_maintain", rows.repository.pk), maintain).context["form"]
+    assert form.non_field_errors() == ["The repository is retired."]
+    damaged = f"{url('backuprepository_changelist')}?attention=damaged"
+    assert list(superuser.get(damaged).context["cl"].result_list) == []

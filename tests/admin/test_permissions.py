@@ -99,6 +99,7 @@ MAY_OPEN = {
     "jobs_backuprepository_edit": GOVERNORS,
     "jobs_backuprepository_trust": GOVERNORS,
     "jobs_backuprepository_maintain": GOVERNORS,
+    "jobs_backuprepository_retire": GOVERNORS,
     "jobs_backuprepository_delete": NOBODY,
     "jobs_backupjob_changelist": VIEWERS,
     "jobs_backupjob_change": VIEWERS,

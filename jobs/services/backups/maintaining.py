@@ -76,13 +76,15 @@ def let_go(repository: BackupRepository) -> LetGo:
 def enqueue_maintenance(*, repository_id: UUID, agent: str, plan: Plan, by: str) -> UUID:
     """Queue the maintenance of a repository on an agent that knows its credential; returns the job's id.
 
-    Raises NotFound, Duplicate (maintenance of it waits or runs), or Invalid: a plan of nothing, another list of
-    snapshots than the one that was seen, or retention while the repository is damaged, since what is forgotten then may
-    be what is still whole.
+    Raises NotFound, Duplicate (maintenance of it waits or runs), or Invalid: a retired repository, a plan of
+    nothing, another list of snapshots than the one that was seen, or retention while the repository is damaged, since
+    what is forgotten then may be what is still whole.
     """
     repository = BackupRepository.objects.select_for_update(no_key=True).filter(pk=repository_id).first()
     if repository is None:
         raise NotFound
+    if repository.retired_at is not None:
+        raise Invalid([Problem("", "The repository is retired.")])
     if plan.apply_retention and repository.damaged_at is not None:
         raise Invalid([Problem("/apply_retention", "The repository is damaged: nothing is removed from it.")])
     if not (plan.apply_retention or plan.unlock or plan.check != "none"):

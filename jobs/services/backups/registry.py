@@ -16,13 +16,14 @@ from django.db.models.functions import Now
 
 from jobs import audit
 from jobs.engine.leases import violated
-from jobs.models import BackupJob, BackupJobRun, BackupJobSource, BackupRepository
+from jobs.models import AgentJob, BackupJob, BackupJobRun, BackupJobSource, BackupRepository
+from jobs.models.backup_runs import OPEN
 from jobs.models.backups import KEEP_RULES
 from jobs.services import governance
 from jobs.services.documents import UNSTORABLE, storable_problems
 from jobs.services.errors import Invalid, NotFound
 
-from . import payloads
+from . import maintaining, payloads
 
 MAX_NAME, MAX_LOCATION, MAX_HOST, MAX_PATH = 100, 500, 200, 4096
 ATTEMPTS, DEADLINE_SECONDS, RUN_SECONDS = range(1, 11), range(60, 30 * 86400 + 1), range(60, 10 * 86400 + 1)
@@ -94,9 +95,7 @@ def register_repository(definition: RepositoryDefinition, *, by: str) -> UUID:
 def change_repository(definition: RepositoryDefinition, *, repository_id: UUID, by: str) -> None:
     """Change a repository for runs from now on; its pinned id stays. Raises NotFound or Invalid."""
     columns = _repository_columns(definition)
-    repository = BackupRepository.objects.select_for_update(no_key=True).filter(pk=repository_id).first()
-    if repository is None:
-        raise NotFound
+    repository = _live_repository(repository_id)
     if repository.maintenance_from is not None and columns["maintenance_from"] is not None:
         del columns["maintenance_from"]  # another interval counts from the last maintenance, as the old one did
     with _unique_name("backup_repositories_name", "repository"):
@@ -117,6 +116,27 @@ def trust_repository(*, repository_id: UUID, by: str, reason: str, is_new: bool 
     unpinned = {"engine_repository_id": None} if is_new else {}
     BackupRepository.objects.filter(pk=repository_id).update(damaged_at=None, **unpinned)
     audit.record(audit.Tag.REPOSITORY_TRUSTED, repository, actor=by, reason=reason, details={"is_new": is_new})
+
+
+@transaction.atomic
+def retire_repository(*, repository_id: UUID, by: str, reason: str) -> None:
+    """Take a repository out of use for good; what is in it stays, and can be restored.
+
+    Raises NotFound, or Invalid: a backup job uses it, work on it is open, or the reason.
+    """
+    governance.check_reason(reason)
+    repository = _live_repository(repository_id)
+    if names := list(repository.jobs.exclude(state=BackupJob.State.RETIRED).values_list("name", flat=True)[:5]):
+        said = f"Backup jobs use it: {', '.join(names)}. Retire them, or give them another one."
+        raise Invalid([Problem("", said)])
+    is_open = (
+        repository.runs.filter(status__in=OPEN).exists()
+        or AgentJob.objects.unfinished().filter(dedupe_key=maintaining.dedupe_key(repository)).exists()
+    )
+    if is_open:
+        raise Invalid([Problem("", "A run or a maintenance of it is still open.")])
+    BackupRepository.objects.filter(pk=repository_id).update(retired_at=Now())
+    _note(repository, "retired", by, reason=reason)
 
 
 @transaction.atomic
@@ -180,6 +200,15 @@ def retire_source(*, source_id: UUID, by: str, reason: str) -> None:
     source = _live_source(source_id)
     BackupJobSource.objects.filter(pk=source_id).update(retired_at=Now())
     _note(source, "retired", by, reason=reason)
+
+
+def _live_repository(repository_id: UUID) -> BackupRepository:
+    repository = BackupRepository.objects.select_for_update(no_key=True).filter(pk=repository_id).first()
+    if repository is None:
+        raise NotFound
+    if repository.retired_at is not None:
+        raise Invalid([Problem("", "The repository is retired.")])
+    return repository
 
 
 def _live_job(job_id: UUID) -> BackupJob:
@@ -257,9 +286,13 @@ def _repository_problems(definition: RepositoryDefinition) -> list[Problem]:
 
 
 def _job_columns(definition: JobDefinition) -> dict[str, Any]:
-    """The columns of a definition that holds. Raises Invalid with every problem found."""
+    """The columns of a definition that holds; until the transaction ends, nobody retires its repository.
+
+    Raises Invalid with every problem found.
+    """
     columns = asdict(definition)
-    repository = BackupRepository.objects.filter(pk=definition.repository, retired_at=None).first()
+    rows = BackupRepository.objects.select_for_update(no_key=True)
+    repository = rows.filter(pk=definition.repository, retired_at=None).first()
     settings, retention = definition.settings or {}, definition.retention
     problems = _name_problems("name", definition.name, MAX_NAME)
     if repository is None:

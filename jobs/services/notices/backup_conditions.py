@@ -39,8 +39,8 @@ def bad_runs() -> Iterable[Condition]:
 
 
 def damaged() -> Iterable[Condition]:
-    """Repositories that somebody found damaged, until a person trusts them again."""
-    for repository in BackupRepository.objects.filter(damaged_at__isnull=False).order_by("name"):
+    """Repositories that somebody found damaged, until a person trusts them again or retires them."""
+    for repository in BackupRepository.objects.filter(damaged_at__isnull=False, retired_at=None).order_by("name"):
         yield Condition(
             event=Event.REPOSITORY_DAMAGED, key=str(repository.pk), agent="",
             title=_("Backup repository damaged: %(name)s") % {"name": repository.name},

@@ -55,7 +55,8 @@ def name_of_the_good(event: Event, key: str) -> str:
             jobs = BackupJob.objects.filter(pk=UUID(key)).exclude(state=BackupJob.State.RETIRED)
             return jobs.values_list("name", flat=True).first() or ""
         case Event.REPOSITORY_DAMAGED:
-            return BackupRepository.objects.filter(pk=UUID(key)).values_list("name", flat=True).first() or ""
+            repositories = BackupRepository.objects.filter(pk=UUID(key), retired_at=None)
+            return repositories.values_list("name", flat=True).first() or ""
         case _:
             return key
 
