@@ -221,7 +221,7 @@ def _backup_tiles() -> list[Tile]:
         Tile(
             label=_("Failed restore drills"), value=drills, icon="settings_backup_restore",
             tone="bad" if drills else "quiet",
-            note=_("sources that did not come back"), url=_list("backupjobsource", drill="failed"),
+            note=_("sources whose latest drill failed"), url=_list("backupjobsource", drill="failed"),
         ),
     ]  # fmt: skip
 

@@ -28,11 +28,13 @@ def restore_facts(definition: object, details: object) -> list[tuple[str, Any]]:
     target = _inner(asked, "target")
     agent = _inner({"": definition}, "").get("agent")
     place = target.get("path") or PLACES.get(str(target.get("mode")), "")
+    sample = _inner(asked, "sample").get("files")
     state = _inner(details, "target").get("state")
     facts = [
         (_("Snapshot"), text(asked.get("backup_id_in_repository") or "")),
         (_("Goes to"), _("%(place)s on %(agent)s") % {"place": text(str(place)), "agent": text(agent or "")}),
         (_("Only"), _paths(asked.get("include"))),
+        (_("Sample"), _("at most %d files") % sample if isinstance(sample, int) else ""),
         (_("Files that are there"), OVERWRITES.get(str(asked.get("overwrite")), "")),
         (_("Deletes what the snapshot lacks"), _("yes") if asked.get("delete_extra") is True else ""),
         (_("Dry run"), _("yes: nothing is written") if asked.get("dry_run") is True else ""),

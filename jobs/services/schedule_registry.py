@@ -82,7 +82,7 @@ def create_schedule(definition: Definition | BackupDefinition, *, by: str) -> Sc
             schedule = Schedule.objects.create(**columns, settled_at=now, next_due_at=dates.next(now), created_by=by)
     except IntegrityError as conflict:
         raise _name_taken(conflict) from None
-    audit.record(audit.Tag.SCHEDULE_STATE, schedule, actor=by, details={"act": "created"})
+    audit.record(audit.Tag.SCHEDULE_STATE, schedule, actor=by, details={"act": "created", "name": schedule.name})
     return schedule
 
 
@@ -102,7 +102,7 @@ def change_schedule(definition: Definition | BackupDefinition, *, schedule_id: U
             Schedule.objects.filter(pk=schedule.pk).update(**columns, settled_at=now, next_due_at=dates.next(now))
     except IntegrityError as conflict:
         raise _name_taken(conflict) from None
-    audit.record(audit.Tag.SCHEDULE_STATE, schedule, actor=by, details={"act": "changed"})
+    audit.record(audit.Tag.SCHEDULE_STATE, schedule, actor=by, details={"act": "changed", "name": definition.name})
 
 
 @transaction.atomic
@@ -155,7 +155,9 @@ def _live(schedule_id: UUID) -> tuple[Schedule, datetime]:
 def _set(schedule: Schedule, now: datetime, by: str, reason: str, **columns: Any) -> None:
     Schedule.objects.filter(pk=schedule.pk).update(**columns)
     until = columns["state_until"]
-    details = {"act": str(columns["state"]), "until": until.isoformat() if until else None}
+    details = {
+        "act": str(columns["state"]), "until": until.isoformat() if until else None, "name": schedule.name,
+    }  # fmt: skip
     audit.record(audit.Tag.SCHEDULE_STATE, schedule, actor=by, reason=reason, details=details)
 
 

@@ -46,7 +46,9 @@ def test_a_schedule_is_added_from_the_page_of_its_backup_job_and_changed(rows: R
     superuser.post(page_of(made, "edit"), SAID | {"expression": "15 3 * * *", "misfire": "latest"})
     made.refresh_from_db()
     assert (made.expression, made.misfire, made.backup_job) == ("15 3 * * *", "latest", rows.backup_job)
-    assert [line.what for line in superuser.get(job).context["timeline"]] == ["changed", "created"]
+    assert [line.what for line in superuser.get(job).context["timeline"]] == [
+        "changed: every night", "created: every night",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
