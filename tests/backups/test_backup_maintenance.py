@@ -80,6 +80,18 @@ def test_what_a_waiting_restore_needs_is_not_let_go(job: BackupJob, snapshots: l
     assert enqueue(job).spec["forget"] == [snapshots[2]]
 
 
+def test_what_a_waiting_maintenance_removes_is_not_restored(job: BackupJob, snapshots: list[str]) -> None:
+    enqueue(job)
+    target = launching.Target(agent="web-2", path="/var/restore")
+    going, kept = (BackupSnapshot.objects.get(engine_id=snapshots[age]) for age in (3, 1))
+    with pytest.raises(Invalid) as refused:
+        launching.launch_restore(snapshot_id=going.pk, target=target, by="ada", reason="lost it")
+    assert [problem.pointer for problem in refused.value.problems] == ["/snapshot"]
+    launching.launch_restore(snapshot_id=kept.pk, target=target, by="ada", reason="lost it")
+    AgentJob.objects.unfinished().update(status="cancelled", finished_at=timezone.now())
+    launching.launch_restore(snapshot_id=going.pk, target=target, by="ada", reason="lost it")
+
+
 def test_damage_stops_retention_and_nothing_else(job: BackupJob, agents: list[Agent], snapshots: list[str]) -> None:
     row = enqueue(job, maintaining.Plan(check="read_data"))
     assert row.spec["forget"] == []

@@ -21,7 +21,7 @@ from jobs.services.calendar import splay_offset
 from jobs.services.documents import storable_problems
 from jobs.services.errors import AlreadyEnded, Invalid, NotFound, RunActive
 
-from . import payloads
+from . import maintaining, payloads
 from .settling import active_run, settle_run
 
 RESTORE_PRIORITY, DRILL_PRIORITY = 100, -100  # restores go before backups, and drills after all
@@ -121,6 +121,10 @@ def launch_restore(
     problems = [*governance.agent_problems(agent), *storable_problems(asked, "/target")]
     if snapshot.forgotten_at is not None:
         problems.append(Problem("/snapshot", "The snapshot was forgotten; its data may be gone."))
+    elif maintaining.is_about_to_go(snapshot):
+        problems.append(
+            Problem("/snapshot", "A maintenance that waits or runs is about to remove it: cancel that first.")
+        )
     if len(include) > MAX_INCLUDES:
         problems.append(Problem("/include", f"At most {MAX_INCLUDES} paths."))
     if problems or agent is None:

@@ -72,6 +72,13 @@ def let_go(repository: BackupRepository) -> LetGo:
     return LetGo(snapshots=[one.pk for one in oldest], engine_ids=[one.engine_id for one in oldest])
 
 
+def is_about_to_go(snapshot: BackupSnapshot) -> bool:
+    """Whether a maintenance that waits or runs was told to forget it."""
+    key = dedupe_key(snapshot.repository)
+    going = AgentJob.objects.unfinished().filter(dedupe_key=key, kind=backup_jobs.MAINTENANCE)
+    return going.filter(spec__forget__contains=[snapshot.engine_id]).exists()
+
+
 @transaction.atomic
 def enqueue_maintenance(*, repository_id: UUID, agent: str, plan: Plan, by: str) -> UUID:
     """Queue the maintenance of a repository on an agent that knows its credential; returns the job's id.
