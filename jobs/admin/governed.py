@@ -1,5 +1,6 @@
 """Pages of rows that agents and services write: people look at them and act through dialogs, nobody edits."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -14,7 +15,7 @@ class GovernedAdmin(GuardedLists):
     """Read only: view permission shows, no permission edits or deletes."""
 
     show_add_link = False
-    actions = None
+    actions: Sequence[str] | None = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds rows in a form."""

@@ -16,8 +16,9 @@ from jobs.models import AgentJob, LegalHold
 from jobs.services import acknowledging, exports, legal_holds
 from jobs.services.errors import Invalid, NoResults
 
-from .acknowledgements import AcknowledgingActions, in_words, offered_beside
+from .acknowledgements import in_words, offered_beside
 from .badges import NOTHING, badge, moment, span
+from .bulk import ActingOnMany
 from .dialogs import ReasonForm, dialog, dialog_action, uuid_or_404
 from .enqueue import enqueue_view
 from .filters import (
@@ -49,11 +50,11 @@ RELEASE = dialog(
 
 
 @admin.register(AgentJob)
-class AgentJobAdmin(AcknowledgingActions):
+class AgentJobAdmin(ActingOnMany):
     """Look at jobs, enqueue them, and act on them through dialogs."""
 
     rows = AgentJob.objects
-    actions_detail = (*AcknowledgingActions.actions_detail, "hold_row", "release_row")
+    actions_detail = (*ActingOnMany.actions_detail, "hold_row", "release_row")
     show_add_link = True
     list_display = ("name", "agent_key", "state", "outcome", "try_number", "queued", "took", "created_by")
     list_display_links = ("name",)

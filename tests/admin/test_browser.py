@@ -174,6 +174,6 @@ def test_a_bar_of_the_front_page_leads_to_its_list_and_trends_to_the_run(
     expect(desk.locator("#result_list tbody tr")).to_have_count(1)
     desk.get_by_role("link", name="Trends").click()
     desk.get_by_label("Agent").select_option(rows.agent.principal_key)
-    desk.get_by_role("button", name="Show").click()
+    desk.get_by_role("button", name="Show", exact=True).click()
     desk.locator(".as-matrix thead a").click()
     expect(desk.get_by_text("The work itself failed")).to_be_visible()

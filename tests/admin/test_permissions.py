@@ -21,6 +21,8 @@ MAY_OPEN = {
     "jobs_agentjob_changelist": VIEWERS,
     "jobs_agentjob_live": VIEWERS,
     "jobs_agentjob_trends": VIEWERS,
+    "jobs_agentjob_cancel_many": OPERATORS,
+    "jobs_agentjob_retry_many": OPERATORS,
     "jobs_agentjob_part": VIEWERS,
     "jobs_agentjob_results": VIEWERS,
     "jobs_agentjob_change": VIEWERS,
@@ -192,7 +194,7 @@ def address(name: str, rows: Rows) -> str:
         "backuprepository": rows.repository, "backupjob": rows.backup_job, "backupjobrun": rows.run,
         "backupsnapshot": rows.snapshot, "backupjobsource": rows.source,
     }  # fmt: skip
-    if name.endswith(("_changelist", "_add", "_live", "_trends", "_preview")):
+    if name.endswith(("_changelist", "_add", "_live", "_trends", "_many", "_preview")):
         return reverse(f"admin:{name}")
     return reverse(f"admin:{name}", args=[subject[table].pk])
 
