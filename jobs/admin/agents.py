@@ -208,6 +208,7 @@ class AgentAdmin(GovernedAdmin):
             "labels": [(key, text(value)) for key, value in agent.labels.items()]
             if isinstance(agent.labels, dict)
             else [],
+            "can": agent.capabilities,
             "seen": self.seen(agent),
             "created": moment(agent.created_at),
             "until": moment(agent.state_until) if agent.state_until else "",

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 
 from jobs.engine.errors import EngineRefusal
 from jobs.models import AgentTask, BackupJobRun
+from jobs.services import capabilities
 from jobs.services.backups import launching
 from jobs.services.errors import Invalid, NotFound, Refusal
 
@@ -27,7 +28,7 @@ from .governed import GovernedAdmin
 from .job_page import pretty, text
 from .restore_facts import restore_facts
 from .timeline import acts_on
-from .what_next import meaning
+from .what_next import meaning, why_nobody
 
 MAX_ITEMS = 50  # of one source; a runner reports no more unless it is told to
 OPEN = (BackupJobRun.Status.PENDING, BackupJobRun.Status.RUNNING)
@@ -207,8 +208,9 @@ class BackupJobRunAdmin(GovernedAdmin):
 def _context(run: BackupJobRun, request: HttpRequest) -> dict[str, Any]:
     """What the refreshing part shows."""
     at = now()
-    latest = AgentTask.objects.filter(job_run=run).latest_attempts().select_related("agent", "job_source")
-    tasks = list(latest.defer("task_payload").order_by("job_source__name", "created_at"))
+    rows = AgentTask.objects.filter(job_run=run).latest_attempts().select_related("agent", "job_source")
+    tasks = list(rows.order_by("job_source__name", "created_at"))
+    lacking = capabilities.lacks(tasks)
     sees_tasks = request.user.has_perm("jobs.view_agenttask")
     return {
         "run": run,
@@ -216,7 +218,7 @@ def _context(run: BackupJobRun, request: HttpRequest) -> dict[str, Any]:
         "is_live": run.status in OPEN,
         "job_url": reverse("admin:jobs_backupjob_change", args=[run.job.pk]) if run.job else "",
         "facts": _facts(run, at) + restore_facts(run.definition, tasks[-1].details if tasks else None),
-        "tasks": [_task(task, at, sees_tasks=sees_tasks) for task in tasks],
+        "tasks": [_task(task, at, lacking.get(task.pk), sees_tasks=sees_tasks) for task in tasks],
         "definition": pretty(run.definition),
     }
 
@@ -257,7 +259,7 @@ def _skipped(number: int) -> str:
     return _("at least %d") % number if number else "0"
 
 
-def _task(task: AgentTask, at: datetime, *, sees_tasks: bool) -> dict[str, Any]:
+def _task(task: AgentTask, at: datetime, lack: capabilities.Lack | None, *, sees_tasks: bool) -> dict[str, Any]:
     """What one source came to, by the latest attempt; reports are shown as whatever they hold."""
     details = task.details if isinstance(task.details, dict) else {}
     items = details.get("items")
@@ -274,6 +276,7 @@ def _task(task: AgentTask, at: datetime, *, sees_tasks: bool) -> dict[str, Any]:
         "code": task.error_code or "",
         "waits": moment(task.not_before, at=at)
         if task.status == task.Status.PENDING and task.not_before and task.not_before > at else "",
+        "nobody": why_nobody(lack),
         "progress": _progress(task, at),
         "items": [_item(item) for item in items[:MAX_ITEMS]] if isinstance(items, list) else [],
         "warnings": [text(warning) for warning in warnings[:MAX_ITEMS]] if isinstance(warnings, list) else [],

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from jobs.engine.failure_classes import DEFAULT_POLICY
 from jobs.models import AgentTask
+from jobs.services import capabilities
 
 from .badges import NOTHING, badge, moment, size, span
 from .dialogs import LeasedActions, uuid_or_404
@@ -20,7 +21,7 @@ from .filters import AgentFilter, LatestFilter, TaskEndedFilter, TaskQueuedFilte
 from .job_page import offered, pretty
 from .searching import rows_like
 from .timeline import timeline
-from .what_next import limits, meaning, policy_lines, what_next
+from .what_next import limits, meaning, policy_lines, what_next, why_nobody
 
 
 @admin.register(AgentTask)
@@ -96,6 +97,7 @@ class AgentTaskAdmin(LeasedActions):
             "task": task,
             "status": badge(task.status, task.get_status_display()),
             "meaning": meaning(task.failure_class),
+            "nobody": why_nobody(capabilities.lacks([task]).get(task.pk)),
             "next": what_next(task, chain, DEFAULT_POLICY, now()),
             "policy": policy_lines(DEFAULT_POLICY, task.failure_class),
             "limits": limits(None, task, DEFAULT_POLICY),

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from jobs.engine.failure_classes import DEFAULT_POLICY, MEANINGS, FailureClass, RetryPolicy, RetryRule, known, policy_of
 from jobs.engine.leased import Leased
 from jobs.models import JobKind
+from jobs.services.capabilities import Lack
 
 from .badges import in_words, span
 
@@ -73,6 +74,18 @@ def what_next(row: Leased, chain: Sequence[Leased], found: RetryPolicy, at: date
             return _("Attempt %(n)d of %(max)d waits for the agent.") % numbers
         return _("Attempt %(n)d of %(max)d followed.") % numbers
     return f"{_why_not(row, chain, found)} {_('A person may retry it, beyond the attempts too.')}"
+
+
+def why_nobody(found: Lack | None) -> str:
+    """Why a waiting task is handed to nobody; empty where nothing keeps it."""
+    if found is None:
+        return ""
+    names = {"names": ", ".join(found.names)}
+    if not found.is_known:
+        return _("It waits for a runner of its agent that can %(names)s; none has said so yet.") % names
+    if found.others:
+        return _("Its agent cannot %(names)s, though others can: update restic and the runner on its host.") % names
+    return _("No agent can %(names)s: update restic and the runner on its host.") % names
 
 
 def _why_not(row: Leased, chain: Sequence[Leased], found: RetryPolicy) -> str:

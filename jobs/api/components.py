@@ -164,7 +164,11 @@ COMPONENTS: dict[str, Schema] = {
         }
     ),
     "JobClaim": _claim_request("kinds", "job_id", run_ref=_or_null(_text(MAX_RUN_REF))),
-    "TaskClaim": _claim_request("task_types", "task_id"),
+    "TaskClaim": _claim_request(
+        "task_types",
+        "task_id",
+        engine=_or_null({**_text(MAX_NAME), "description": "Name and version of the backup program, for people."}),
+    ),
     "Job": _envelope(
         kind=TEXT,
         spec={"description": "As enqueued."},

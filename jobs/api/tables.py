@@ -6,10 +6,11 @@ from typing import Any
 
 from jobs.engine.leases import LeaseQuerySet
 from jobs.models import AgentJob, AgentTask
+from jobs.services.capabilities import Able
 from jobs.services.reports import COUNTERS, Report
 
 from .fields import Fields
-from .limits import MAX_RUN_REF
+from .limits import MAX_NAME, MAX_RUN_REF, MAX_WORDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +21,23 @@ class Table:
     kinds: str  # member of a claim that lists what the runner can do
     row_id: str  # member of a claim that asks for one row
     columns: Callable[[Fields], Mapping[str, object]]
+    able: Callable[[Fields], Able | None]
     counters: Callable[[Fields], Mapping[str, int]]
     report: Callable[[Fields, str], Report]
 
 
 def _job_columns(fields: Fields) -> Mapping[str, object]:
     return {"run_ref": fields.optional_text("run_ref", longest=MAX_RUN_REF)}
+
+
+def _job_able(fields: Fields) -> None:
+    """Jobs require nothing; a runner may say the same in both of its claims."""
+    fields.optional_texts("capabilities", longest=MAX_NAME, most=MAX_WORDS)
+
+
+def _task_able(fields: Fields) -> Able:
+    names = fields.optional_texts("capabilities", longest=MAX_NAME, most=MAX_WORDS)
+    return Able(names=names or (), engine=fields.optional_text("engine", longest=MAX_NAME) or "")
 
 
 def _job_report(fields: Fields, digest: str) -> Report:
@@ -66,6 +78,7 @@ JOBS = Table(
     kinds="kinds",
     row_id="job_id",
     columns=_job_columns,
+    able=_job_able,
     counters=lambda _: {},
     report=_job_report,
 )
@@ -74,6 +87,7 @@ TASKS = Table(
     kinds="task_types",
     row_id="task_id",
     columns=lambda _: {},
+    able=_task_able,
     counters=_counters,
     report=_task_report,
 )

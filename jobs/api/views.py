@@ -77,13 +77,14 @@ class Claim(RunnerView):
             claim_id = fields.uuid("claim_id")
             kinds = fields.texts(self.table.kinds, longest=MAX_NAME, most=MAX_WORDS)
             row_id = fields.optional_uuid(self.table.row_id)
-            fields.optional_texts("capabilities", longest=MAX_NAME, most=MAX_WORDS)
+            able = self.table.able(fields)
             program = fields.inner("runner")
             name, version = program.text("name", longest=MAX_NAME), program.text("version", longest=MAX_NAME)
             columns = self.table.columns(fields)
         claimed = execution.claim(
             caller=self.caller, rows=self.table.rows(), claim_id=claim_id, kinds=kinds, request=members,
             runner=execution.Runner(name=name, version=version), row_id=row_id, columns=columns,
+            able=able,
         )  # fmt: skip
         if claimed is None:
             return nothing({"Retry-After": str(retry_seconds())})

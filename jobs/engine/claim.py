@@ -38,9 +38,10 @@ def lookup_function_sql(table: str) -> tuple[str, str]:
 def claim_sql(table: str, life: Lifecycle, *, one_row: bool, written: tuple[str, ...], read: tuple[str, ...]) -> str:
     """The claim's SQL: `written` columns are set beside the lease unless NULL; `one_row` asks for one row by its id.
 
-    Parameters: claim_id, agent, kinds (text[]), row_id where `one_row`, and one per written column. Answers at most one
-    row: its outcome, now(), the maximum run time in seconds of its kind, and the columns `read`. The outcome is new,
-    replay, busy (then it is the row that keeps the agent busy) or taken: rows waited, and others had each of them.
+    Parameters: claim_id, agent, kinds and capabilities (text[]), row_id where `one_row`, and one per written column.
+    Answers at most one row: its outcome, now(), the maximum run time in seconds of its kind, and the columns `read`.
+    The outcome is new, replay, busy (then it is the row that keeps the agent busy) or taken: rows waited, and others
+    had each of them.
     """
     key = life.concurrency_key
     key_is_free = (
@@ -51,7 +52,8 @@ def claim_sql(table: str, life: Lifecycle, *, one_row: bool, written: tuple[str,
     looks_open, is_open = ((f"AND {life.admits.format(sure)}" if life.admits else "") for sure in ("false", "true"))
     open_row = f"""waiting.{life.agent} = %(agent)s AND waiting.status = '{life.waiting}'
           AND (waiting.not_before IS NULL OR waiting.not_before <= now())
-          AND (waiting.expires_at IS NULL OR waiting.expires_at > now()) {key_is_free or ""} {looks_open}"""
+          AND (waiting.expires_at IS NULL OR waiting.expires_at > now()) {key_is_free or ""} {looks_open}
+          {f"AND {life.capable}" if life.capable else ""}"""
     rank = f"id, waiting.priority, waiting.{life.queued_at}"
     if one_row:
         heads = f"""SELECT waiting.{rank} FROM {table} AS waiting

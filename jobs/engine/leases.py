@@ -75,18 +75,23 @@ class LeaseQuerySet(models.QuerySet[Row]):
         kinds: Sequence[str],
         digest: str,
         row_id: UUID | None = None,
+        capabilities: Sequence[str] = (),
         **columns: object,
     ) -> Leasing[Row] | None:
         """Lease the first waiting row of `kinds` for `agent`, or just `row_id`; None when nothing may be claimed.
 
         `digest` identifies the request: the same id with the same digest gives the same row again, however often and
-        however simultaneously. `columns` are written on the row. Raises AgentBusy, ForeignClaim, ClaimMismatch,
+        however simultaneously. `columns` are written on the row; work that requires what is not among
+        `capabilities` waits on. Raises AgentBusy, ForeignClaim, ClaimMismatch,
         LeaseLost (reaped) or Ended.
         """
         columns |= {"claim_digest": digest}
         table, one_row = self.model._meta.db_table, row_id is not None
         sql = claim_sql(table, self.life, one_row=one_row, written=tuple(columns), read=self._read_by_claim)
-        asked = {"claim_id": claim_id, "agent": agent, "kinds": list(dict.fromkeys(kinds)), "row_id": row_id} | columns
+        asked = {
+            "claim_id": claim_id, "agent": agent, "kinds": list(dict.fromkeys(kinds)), "row_id": row_id,
+            "capabilities": list(capabilities),
+        } | columns  # fmt: skip
         busy = False
         for _ in range(TRIES):
             try:

@@ -39,6 +39,8 @@ class Lifecycle:
     # SQL of whether the row `waiting` may be leased beside what is leased now. It has a place for `true`, which asks it
     # to keep simultaneous claims from counting the same vacancy twice.
     admits: str | None = None
+    # SQL of whether the row `waiting` requires nothing beyond %(capabilities)s, a text[] of what the claimer can do.
+    capable: str | None = None
     on_claim: str | None = None  # a statement that goes along with a claim, which it reads as `claimed`
     exclusive: bool = False  # an agent holds at most one leased row
 

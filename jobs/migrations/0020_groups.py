@@ -64,7 +64,7 @@ def remove_groups(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> N
 class Migration(migrations.Migration):
     dependencies = [
         ("jobs", "0015_drills"),
-        ("jobs", "0016_instances"),
+        ("jobs", "0016_capabilities"),
         ("artifacts", "0006_arrival"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),

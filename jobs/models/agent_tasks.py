@@ -40,6 +40,13 @@ LIFE = Lifecycle(
         THEN (task_payload #> '{settings,max_runtime_s}')::int END""",
     # As a test for NULL, since the planner takes it for nearly always true, and so for no reason to leave the queue.
     admits="nullif(agent_tasks_admitted(waiting.job_run_id, waiting.task_type, {}), false) IS NOT NULL",
+    # What is no list of texts is no requirement that anybody could meet: its runner says what is wrong with it.
+    # As a test for NULL for the same reason.
+    capable="""nullif(CASE
+          WHEN jsonb_typeof(waiting.task_payload -> 'requires') = 'array'
+            AND NOT jsonb_path_exists(waiting.task_payload -> 'requires', 'strict $[*] ? (@.type() != "string")')
+          THEN waiting.task_payload -> 'requires' <@ to_jsonb(%(capabilities)s::text[]) ELSE true END, false)
+          IS NOT NULL""",
     on_claim="""UPDATE backup_job_runs SET status = 'running', started_at = coalesce(backup_job_runs.started_at, now())
         FROM claimed WHERE backup_job_runs.id = claimed.job_run_id AND backup_job_runs.status = 'pending'""",
     exclusive=True,

@@ -1,6 +1,7 @@
 """Agents, the principals that claim work, and their bearer tokens."""
 
 import pghistory
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.functions import RandomUUID
 from django.db import models
 from django.db.models import Q
@@ -44,6 +45,9 @@ class Agent(models.Model):
     lease_seconds = models.IntegerField(_("lease (seconds)"), db_default=90)
     last_seen_at = models.DateTimeField(_("last seen"), null=True, editable=False)
     runner_version = models.TextField(_("runner"), null=True, editable=False)
+    # What its runner said last: NULL until one asked for tasks.
+    capabilities = ArrayField(models.TextField(), verbose_name=_("can"), null=True, editable=False)
+    engine = models.TextField(_("backup engine"), db_default="", editable=False)
     registered_at = models.DateTimeField(_("registered"), null=True, editable=False)  # NULL: named by plain SQL only
     created_at = models.DateTimeField(_("created"), db_default=SqlNow(), editable=False)
 

@@ -27,7 +27,7 @@ from jobs.engine.run_time import DEFAULT_SECONDS
 from jobs.engine.stored_json import StoredDocument
 from jobs.models import Agent, AgentJob, AgentTask, AgentToken, AuditEvent
 
-from . import instances, reports, runner_versions, targets, token_format
+from . import capabilities, instances, reports, runner_versions, targets, token_format
 from .backups import settling
 from .backups.maintaining import settle_maintenance
 from .documents import sanitise
@@ -37,6 +37,7 @@ SEEN_EVERY = timedelta(minutes=1)  # how often "last seen" and "last used" are w
 # What the calls ask of their agent; the rest of it is read by the pages of people.
 READ_OF_AGENT = (
     "id", "principal_key", "title", "state", "state_note", "state_until", "lease_seconds", "runner_version",
+    "capabilities", "engine",
 )  # fmt: skip
 HEARTBEATS_PER_LEASE = 3
 # A cancel travels in the answer to a heartbeat, and a runner is to have stopped ten seconds after it was asked for.
@@ -178,20 +179,24 @@ def claim(
     runner: Runner,
     row_id: UUID | None = None,
     columns: Mapping[str, object] | None = None,
+    able: capabilities.Able | None = None,
 ) -> Claimed[Row] | None:
     """Lease the next row of `kinds` (or `row_id`) for the caller; None when nothing waits.
 
     `request` is the whole request, to tell a repetition from another use of the claim id; `columns` are written beside
-    the lease. A repetition is answered also while the agent is paused: it holds that row already. Raises RunnerTooOld,
+    the lease; `able` is what the runner says that it can do, and nothing that requires more is handed out. A
+    repetition is answered also while the agent is paused: it holds that row already. Raises RunnerTooOld,
     AgentNotActive and the engine's refusals.
     """
     runner_versions.check(runner.version)
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     agent = caller.agent
+    if able is not None:
+        capabilities.note(agent, able)
     try:
         leasing = rows.claim(
             claim_id, agent=caller.key(rows), kinds=kinds, digest=digest, row_id=row_id, claimed_by=str(runner),
-            **(columns or {}),
+            capabilities=able.names if able else (), **(columns or {}),
         )  # fmt: skip
     except AgentBusy:
         _check_active(agent)  # why it takes nothing new outweighs that it could not

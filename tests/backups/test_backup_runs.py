@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from agentstore_runner.contract import backup as contract
+from agentstore_runner.contract.backup_words import REQUIREMENTS
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -21,6 +22,7 @@ from jobs.models import (
 )
 from jobs.services import execution, governance, maintenance, reports
 from jobs.services.backups import launching, registry
+from jobs.services.capabilities import Able
 from jobs.services.errors import AlreadyEnded, Invalid, RunActive
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +38,7 @@ def launch(job: BackupJob) -> BackupJobRun:
 def claim(agent: Agent, kind: str = "backup") -> AgentTask:
     claimed = execution.claim(
         caller=execution.Caller(agent=agent, token_id=uuid.uuid4()), rows=AgentTask.objects.all(),
-        claim_id=uuid.uuid4(), kinds=[kind], request={}, runner=RUNNER,
+        claim_id=uuid.uuid4(), kinds=[kind], request={}, runner=RUNNER, able=Able(names=sorted(REQUIREMENTS)),
     )  # fmt: skip
     assert claimed is not None
     return claimed.row

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from agentstore_runner.contract import backup
+from agentstore_runner.contract.backup_words import REQUIREMENTS
 from django.db.models.functions import Now
 from django.test import Client
 from django.urls import reverse
@@ -25,6 +26,7 @@ from jobs.models import (
 )
 from jobs.services import execution, reports
 from jobs.services.backups import drilling, launching
+from jobs.services.capabilities import Able
 from jobs.services.notices.matching import match
 from tests.engine.queues import close_racers, race
 from tests.factories import NoticeRuleFactory
@@ -59,7 +61,7 @@ def end(agent: Agent, status: str, **said: Any) -> AgentTask:
     rows = AgentTask.objects.all()
     execution.claim(
         caller=caller, rows=rows, claim_id=claim_id, kinds=["restore"], request={},
-        runner=execution.Runner(name="agentstore-runner", version="999.0"),
+        runner=execution.Runner(name="agentstore-runner", version="999.0"), able=Able(names=sorted(REQUIREMENTS)),
     )  # fmt: skip
     report = reports.Report(digest="d", status=status, **said)
     execution.finish(caller=caller, rows=rows, row_id=task.pk, claim_id=claim_id, report=report)

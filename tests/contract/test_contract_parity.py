@@ -66,10 +66,10 @@ ADDED: dict[tuple[str, str], set[str]] = {
     },
     ("agent_job_artifacts", "trigger"): {"keep_key", "held"},
     ("backup_job_runs", "column"): {
-        "job_id", "kind", "trigger", "scheduled_for", "definition", "status", "sources_total", "sources_succeeded",
-        "sources_partial", "sources_failed", "sources_cancelled", "bytes_processed", "bytes_written",
-        "files_processed", "files_skipped", "cancel_requested_at", "cancel_requested_by", "cancel_reason",
-        "slots_collapsed", "created_by", "reason", "created_at", "started_at", "completed_at",
+        "job_id", "repository_id", "kind", "trigger", "scheduled_for", "definition", "status", "sources_total",
+        "sources_succeeded", "sources_partial", "sources_failed", "sources_cancelled", "bytes_processed",
+        "bytes_written", "files_processed", "files_skipped", "cancel_requested_at", "cancel_requested_by",
+        "cancel_reason", "slots_collapsed", "created_by", "reason", "created_at", "started_at", "completed_at",
     },
     ("backup_job_runs", "constraint"): {
         f"backup_job_runs_{check}"
@@ -80,7 +80,7 @@ ADDED: dict[tuple[str, str], set[str]] = {
     },
     ("backup_job_runs", "index"): {
         "backup_job_runs_one_per_slot", "backup_job_runs_one_active_backup", "backup_job_runs_of_job_idx",
-        "backup_job_runs_newest_idx",
+        "backup_job_runs_newest_idx", "backup_job_runs_drills_idx",
     },
     ("backup_job_sources", "column"): {
         "job_id", "agent_id", "name", "host", "paths", "excludes", "hooks_before", "hooks_after", "allow_empty",
@@ -94,7 +94,7 @@ ADDED: dict[tuple[str, str], set[str]] = {
     ("backup_job_sources", "trigger"): HISTORY - {"delete_delete"} | {"stays_where_it_is"},
     ("agents", "column"): {
         "principal_key", "title", "state", "state_note", "state_until", "presence", "labels", "lease_seconds",
-        "last_seen_at", "runner_version", "registered_at", "created_at",
+        "last_seen_at", "runner_version", "registered_at", "created_at", "capabilities", "engine",
     },
     ("agents", "constraint"): {
         "agents_principal_key_key", "agents_state_valid", "agents_presence_valid", "agents_lease_positive",

@@ -39,12 +39,16 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """What this process was started for; `capabilities` are the requirements of task payloads that it meets."""
+    """What this process was started for; `capabilities` are the requirements of task payloads that it meets.
+
+    `engine` names the program that does tasks.
+    """
 
     name: str
     kinds: Sequence[str]
     task_types: Sequence[str] = ()
     capabilities: Sequence[str] = ()
+    engine: str | None = None
     job_id: str | None = None
     run_ref: str | None = None
     once: bool = False
@@ -101,7 +105,9 @@ class Claiming:
         order = self._order
         request: dict[str, Any] = {"claim_id": claim_id, "runner": {"name": order.name, "version": __version__}}
         if table is TASKS:
-            return {**request, "task_types": list(order.task_types), "capabilities": list(order.capabilities)}
+            engine = {"engine": order.engine} if order.engine else {}
+            able = {"capabilities": list(order.capabilities), **engine}
+            return {**request, "task_types": list(order.task_types), **able}
         return {
             **request,
             "kinds": list(order.kinds),

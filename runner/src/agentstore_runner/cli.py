@@ -136,6 +136,7 @@ def run(
         kinds=_kinds(kinds, installed, alone=not task_handlers),
         task_types=sorted(task_handlers),
         capabilities=_capabilities(task_handlers),
+        engine=_engine(task_handlers),
         job_id=None if job_id is None else str(job_id),
         run_ref=_run_ref(),
         once=once or job_id is not None,
@@ -361,6 +362,12 @@ def _capabilities(found: dict[str, handlers.Handler]) -> list[str]:
     """Return the requirements of payloads that the handlers meet on this machine, each once."""
     able = (handler.capabilities() for handler in found.values() if isinstance(handler, handlers.Capable))
     return sorted({name for names in able for name in names})
+
+
+def _engine(found: dict[str, handlers.Handler]) -> str | None:
+    """Return the name and version of the program that does tasks on this machine."""
+    named = (handler.engine() for handler in found.values() if isinstance(handler, handlers.Capable))
+    return next((name for name in named if name), None)
 
 
 def _kinds(wanted: str | None, installed: dict[str, handlers.Handler], *, alone: bool) -> list[str]:

@@ -103,6 +103,9 @@ class Capable(Protocol):
     def capabilities(self) -> Collection[str]:
         """Return the requirements of payloads that this machine meets."""
 
+    def engine(self) -> str | None:
+        """Return name and version of the program that does the work, for people; None if there is none."""
+
 
 def installed(group: str = ENTRY_POINTS) -> dict[str, Handler]:
     """Return every installed handler by the kinds it declares; two handlers of one kind are a ValueError."""

@@ -36,17 +36,32 @@ class BackupHandler:
         """Return the requirements of payloads that the installed restic meets."""
         return engine_capabilities(self._environ)
 
+    def engine(self) -> str | None:
+        """Return the version of the installed restic."""
+        return engine_name(self._environ)
+
     def run(self, work: Work, desk: Desk) -> Report:
         """Do the backup."""
         return task.done(work, desk, self._environ, _back_up)
 
 
 def engine_capabilities(environ: Mapping[str, str]) -> Collection[str]:
-    """Return what the installed restic can do; nothing without one, and the task then says what is missing."""
+    """Return what the installed restic can do; nothing without one, and what requires something then waits."""
+    found = _installed(environ)
+    return () if found is None else found.capabilities
+
+
+def engine_name(environ: Mapping[str, str]) -> str | None:
+    """Return the installed restic in words, for people."""
+    found = _installed(environ)
+    return None if found is None else f"restic {found.release}"
+
+
+def _installed(environ: Mapping[str, str]) -> engine.Engine | None:
     try:
-        return engine.find(configuration.read(environ).restic, environ).capabilities
+        return engine.find(configuration.read(environ).restic, environ)
     except (EngineError, ConfigurationError):
-        return ()
+        return None
 
 
 def _back_up(task: Task[Backup]) -> Outcome:

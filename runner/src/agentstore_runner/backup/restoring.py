@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentstore_runner.backup import configuration, drills, outcome, plan, task
-from agentstore_runner.backup.backing_up import engine_capabilities
+from agentstore_runner.backup.backing_up import engine_capabilities, engine_name
 from agentstore_runner.backup.outcome import Facts, Outcome
 from agentstore_runner.backup.output import Output
 from agentstore_runner.backup.plan import Plan
@@ -39,6 +39,10 @@ class RestoreHandler:
     def capabilities(self) -> Collection[str]:
         """Return the requirements of payloads that the installed restic meets."""
         return engine_capabilities(self._environ)
+
+    def engine(self) -> str | None:
+        """Return the version of the installed restic."""
+        return engine_name(self._environ)
 
     def run(self, work: Work, desk: Desk) -> Report:
         """Do the restore."""
