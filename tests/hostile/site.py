@@ -32,8 +32,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 PEOPLE = ("nobody", "Viewers", "Operators", "Governors", "superuser")
 BEARERS = ("agent", "other agent", "revoked token", "expired token", "disabled agent")
 V1 = "api/v1/"
-# What notes that a bearer was used, or that somebody is logged in; no governed row.
-VOLATILE_COLUMNS = ["last_used_at", "last_seen_at", "last_login"]
+# What notes that a bearer was used and what its runner can do, or that somebody is logged in; no governed row.
+VOLATILE_COLUMNS = ["last_used_at", "last_seen_at", "last_login", "capabilities", "engine"]
 VOLATILE_TABLES = ("django_session", "django_migrations", "refused_bearers")
 
 
