@@ -111,6 +111,7 @@ UNFOLD: dict[str, Any] = {
                     _entry(
                         _("Enrolment codes"), "add_link", "jobs_enrolmentcode_changelist", "jobs.view_enrolmentcode"
                     ),
+                    _entry(_("GitHub"), "hub", "jobs_githubtrust_changelist", "jobs.view_githubtrust"),
                     _entry(_("Job kinds"), "category", "jobs_jobkind_changelist", "jobs.view_jobkind"),
                     _entry(_("Targets"), "my_location", "jobs_target_changelist", "jobs.view_target"),
                     _entry(

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from jobs.services.github.issuers import GITHUB_COM, issuer
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (recognised here, bound only if HOST says so)
@@ -69,6 +71,8 @@ class Config:
     smtp_url: str = field(repr=False)
     mail_from: str
     notice_networks: tuple[str, ...]
+    github_issuers: tuple[str, ...]
+    github_audience: str
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Config":
@@ -113,6 +117,8 @@ class Config:
             smtp_url=read.parsed("AGENTSTORE_SMTP_URL", "", _smtp_url),
             mail_from=read.text("AGENTSTORE_MAIL_FROM", "agentstore@localhost"),
             notice_networks=read.parsed("AGENTSTORE_NOTICE_NETWORKS", (), _networks),
+            github_issuers=read.parsed("AGENTSTORE_GITHUB_ISSUERS", (GITHUB_COM,), _issuers),
+            github_audience=read.text("AGENTSTORE_GITHUB_AUDIENCE", ""),
         )
         problems = read.problems + (values._production_problems() if production else [])
         if problems:
@@ -234,6 +240,10 @@ def _smtp_url(text: str) -> str:
 
 def _networks(text: str) -> tuple[str, ...]:
     return tuple(str(ip_network(part.strip())) for part in text.split(",") if part.strip())
+
+
+def _issuers(text: str) -> tuple[str, ...]:
+    return tuple(issuer(part.strip()).url for part in text.split(",") if part.strip())
 
 
 def _log_level(text: str) -> str:

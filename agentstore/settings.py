@@ -166,6 +166,8 @@ EMAIL_USE_TLS, EMAIL_USE_SSL = _smtp.scheme == "smtp+starttls", _smtp.scheme == 
 EMAIL_TIMEOUT = 5
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = config.mail_from
 NOTICE_NETWORKS = config.notice_networks
+GITHUB_ISSUERS = config.github_issuers
+GITHUB_AUDIENCE = config.github_audience or config.public_url
 
 # A spec or a result may have 2 MiB of JSON; in a form of the admin every byte of it can become three.
 JSON_BODY_BYTES = 2 * 1024 * 1024

@@ -17,6 +17,7 @@ from jobs.models import (
     BackupRepository,
     BackupSnapshot,
     EnrolmentCode,
+    GithubTrust,
     JobKind,
     Notice,
     NoticeChannel,
@@ -105,6 +106,19 @@ class TargetFactory(DjangoModelFactory[Target]):
     def base_url(target: Target, create: bool, url: str | None, **_: Any) -> None:  # noqa: N805  (factory_boy's form)
         """Give it an address, by default one of its own."""
         TargetOrigin.objects.create(origin=url or f"https://{target.pk}.example.org", target=target)
+
+
+class GithubTrustFactory(DjangoModelFactory[GithubTrust]):
+    """A rule for one repository of github.com."""
+
+    class Meta:
+        model = GithubTrust
+
+    agent = factory.SubFactory(AgentFactory)
+    issuer = "https://token.actions.githubusercontent.com"
+    repository_id = factory.Sequence(lambda number: number + 1)
+    repository_owner_id = 65
+    repository = factory.Sequence("octo/shop-{}".format)
 
 
 class ScheduleFactory(DjangoModelFactory[Schedule]):

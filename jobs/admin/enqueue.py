@@ -73,6 +73,13 @@ class LocalMoment(forms.DateTimeField):
         return shown.strftime("%Y-%m-%dT%H:%M") if hasattr(shown, "strftime") else shown
 
 
+def agent_choices() -> list[tuple[str, Any]]:
+    """The agents that may be given work, for a field; a single one is chosen already."""
+    agents = Agent.objects.exclude(state=Agent.State.DISABLED).values_list("principal_key", "title", "state")
+    choices = [(key, _described(key, title, state)) for key, title, state in agents[:MAX_AGENTS]]
+    return [("", _("Choose an agent")), *choices] if len(choices) != 1 else choices
+
+
 class WorkForm(forms.Form):
     """What is to be done, by whom, and how. Names are those of the services, so that their problems find the fields."""
 
@@ -98,10 +105,8 @@ class WorkForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        agents = Agent.objects.exclude(state=Agent.State.DISABLED).values_list("principal_key", "title", "state")
-        choices = [(key, _described(key, title, state)) for key, title, state in agents[:MAX_AGENTS]]
         field: Any = self.fields["agent"]
-        field.choices = [("", _("Choose an agent")), *choices] if len(choices) != 1 else choices
+        field.choices = agent_choices()
 
     @property
     def more(self) -> list[forms.BoundField]:

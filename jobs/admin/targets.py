@@ -8,7 +8,6 @@ from agentstore_runner.contract.grants import REQUESTS
 from django import forms
 from django.apps import apps
 from django.contrib import admin, messages
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -29,8 +28,9 @@ from jobs.services.errors import Invalid
 from jobs.services.target_registry import MAX_ENVIRONMENT, MAX_NAME
 
 from .badges import badge
+from .form_history import Change, changes, lines
 from .governed import GovernedAdmin
-from .timeline import MAX_LINES, Line
+from .timeline import Line
 
 WORDS = {
     "script": _("Scripts"), "stylesheet": _("Style sheets"), "image": _("Images"), "font": _("Fonts"),
@@ -201,39 +201,9 @@ def _timeline(target: Target) -> list[Line]:
     """What people changed, newest first; the base URLs that came and went stand with their target."""
     rules: Any = apps.get_model("jobs", "TargetEvent")  # made by pghistory
     addresses: Any = apps.get_model("jobs", "TargetOriginEvent")
-    told: list[tuple[Any, Any, str]] = []
-    before = None
-    for event in rules.objects.filter(pgh_obj_id=target.pk).select_related("pgh_context").order_by("pgh_id"):
-        if why := _changes(before, event):
-            told.append((event, _("changed") if before else _("registered"), why))
-        before = event
+    fields = {name: field for name, field in TargetForm.base_fields.items() if name != "base_urls"}
+    told = changes(rules.objects.filter(pgh_obj_id=target.pk), fields, words=WORDS)
     words = {"insert": _("base URL added"), "delete": _("base URL removed")}
     moves = addresses.objects.filter(target_id=target.pk).select_related("pgh_context")
-    told += [(event, words.get(event.pgh_label, _("changed")), event.origin) for event in moves]
-    told = sorted(told, key=lambda one: one[0].pgh_created_at, reverse=True)[:MAX_LINES]
-    contexts = [event.pgh_context.metadata if event.pgh_context else {} for event, _what, _why in told]
-    people = dict(User.objects.filter(pk__in={said.get("user") for said in contexts}).values_list("pk", "username"))
-    return [
-        Line(
-            at=event.pgh_created_at, attempt=1, what=str(what), word="changed", why=why,
-            who=people.get(said.get("user")) or said.get("actor") or "",
-        )
-        for (event, what, why), said in zip(told, contexts, strict=True)
-    ]  # fmt: skip
-
-
-def _changes(before: Any, after: Any) -> str:
-    """The fields of a form that are others now; of a new target, those that say something."""
-    names = [name for name in TargetForm.base_fields if name != "base_urls"]
-    changed = [
-        name for name in names
-        if (getattr(after, name) if before is None else getattr(before, name) != getattr(after, name))
-    ]  # fmt: skip
-    return "; ".join(f"{TargetForm.base_fields[name].label}: {_shown(getattr(after, name))}" for name in changed)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(_("yes") if value else _("no"))
-    words = [str(WORDS.get(word, word)) for word in value] if isinstance(value, list) else [str(value)]
-    return ", ".join(words) or "-"
+    told += [Change(event, words.get(event.pgh_label, _("changed")), event.origin) for event in moves]
+    return lines(told)

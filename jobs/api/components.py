@@ -6,6 +6,7 @@ from agentstore_runner.contract.grants import REQUESTS
 
 from jobs.engine.failure_classes import FailureClass
 from jobs.models import Agent, AgentJob, AgentTask
+from jobs.services.github.tokens import MAX_TOKEN
 from jobs.services.reports import COUNTERS
 
 from .limits import MAX_COUNT, MAX_NAME, MAX_RUN_REF, MAX_WORDS
@@ -188,6 +189,17 @@ COMPONENTS: dict[str, Schema] = {
         "of a kind that opens addresses opens nothing.",
     ),
     "Task": _envelope(task_type=_words(AgentTask.Type.values), payload={"description": "As enqueued."}),
+    "GithubToken": obj({"token": _text(MAX_TOKEN)}, description="As GitHub's OIDC provider issued it; good once."),
+    "IssuedToken": obj(
+        {
+            "token": TEXT,
+            "agent": TEXT,
+            "expires_at": _or_null(MOMENT),
+            "expires_in": POSITIVE,
+            "run_ref": _or_null(TEXT),
+        },
+        description="`token` is the bearer of `agent` for `expires_in` seconds; what it claims is done by `run_ref`.",
+    ),
     "Start": obj({"claim_id": CLAIM_ID}),
     "JobHeartbeat": obj({"claim_id": CLAIM_ID, "progress": _or_null(FREE)}, optional=("progress",)),
     "TaskHeartbeat": obj(

@@ -1,6 +1,4 @@
-"""The one call without a bearer: a host trades an enrolment code for the token of an agent."""
-
-from typing import Any
+"""A host trades an enrolment code for the token of an agent."""
 
 from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema_view as describe
@@ -17,7 +15,7 @@ from .fields import Fields
 from .limits import MAX_NAME, SMALL_BODY
 from .openapi import ENROL, call
 from .problem import too_many_refusals
-from .views import RunnerView
+from .views import StrangerView
 
 
 @describe(
@@ -29,14 +27,8 @@ from .views import RunnerView
         },
     )
 )  # fmt: skip
-class Enrol(RunnerView):
+class Enrol(StrangerView):
     """Enrol a host."""
-
-    authentication_classes = []
-    permission_classes = []
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Ask nobody who calls: the code is in the body."""
 
     def post(self, request: Request) -> HttpResponse:
         """Give the host a token of its own; why a code is refused stands in the audit trail only."""

@@ -26,6 +26,8 @@ DATABASE_TROUBLE = (OperationalError, InterfaceError, InternalError)
 
 ANSWERS: dict[type[Exception], tuple[HTTPStatus, str]] = {
     services.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
+    services.TokenRefused: (HTTPStatus.UNAUTHORIZED, "token_refused"),
+    services.KeysUnavailable: (HTTPStatus.SERVICE_UNAVAILABLE, "issuer_unavailable"),
     services.AgentNotActive: (HTTPStatus.FORBIDDEN, "agent_not_active"),
     services.EnrolmentRefused: (HTTPStatus.FORBIDDEN, "enrolment_refused"),
     services.NameTaken: (HTTPStatus.CONFLICT, "name_taken"),
@@ -128,7 +130,7 @@ def _further(exc: Exception) -> tuple[dict[str, str], dict[str, Any]]:
             return {}, {"code": f"agent_{exc.state}", "note": exc.note, "until": moment(exc.until)}
         case services.Invalid():
             return {}, {"errors": faults(exc.problems)}
-        case engine.AgentBusy():
+        case engine.AgentBusy() | services.KeysUnavailable():
             return {"Retry-After": str(retry_seconds())}, {}
         case engine.Ended() | engine.ResultMismatch():
             return {}, {"outcome": _outcome(exc)}

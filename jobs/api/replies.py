@@ -1,5 +1,6 @@
 """What runners are told, as plain dictionaries."""
 
+from datetime import timedelta
 from typing import Any
 
 from agentstore_runner.contract.grants import Grant
@@ -9,6 +10,7 @@ from jobs.engine.leased import Leased
 from jobs.engine.run_time import GRACE_SECONDS
 from jobs.models import AgentJob, AgentTask
 from jobs.services import enrolling, execution
+from jobs.services.identities import Issued
 
 from .answer import moment
 
@@ -66,6 +68,17 @@ def enrolled(found: enrolling.Enrolled) -> dict[str, Any]:
         "state": agent.state,
         "token": issued.bearer,
         "token_prefix": issued.prefix,
+    }
+
+
+def issued(token: Issued, *, lives: timedelta) -> dict[str, Any]:
+    """A fresh bearer, said once, and the seconds that it lives."""
+    return {
+        "token": token.bearer,
+        "agent": token.agent,
+        "expires_at": moment(token.expires_at),
+        "expires_in": int(lives.total_seconds()),
+        "run_ref": token.run_ref,
     }
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from . import enrolment, views
+from . import enrolment, github, views
 
 urlpatterns = [
     path("jobs/<uuid:row_id>/heartbeat", views.JobHeartbeat.as_view()),
@@ -14,5 +14,6 @@ urlpatterns = [
     path("tasks/<uuid:row_id>/heartbeat", views.TaskHeartbeat.as_view()),
     path("tasks/<uuid:row_id>/result", views.TaskResult.as_view()),
     path("enrol", enrolment.Enrol.as_view()),
+    path("token/github", github.ExchangeGithubToken.as_view()),
     path("agents/me", views.Me.as_view()),
 ]

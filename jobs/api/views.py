@@ -65,6 +65,16 @@ class RunnerView(APIView):
         return caller
 
 
+class StrangerView(RunnerView):
+    """A call without a bearer: what is shown instead stands in the body."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Ask nobody who calls."""
+
+
 class Claim(RunnerView):
     """Claim one row of a table."""
 

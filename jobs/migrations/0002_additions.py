@@ -263,6 +263,7 @@ class Migration(migrations.Migration):
                             ("run_reopened", "failed sources tried again"),
                             ("repository_damaged", "repository found damaged"),
                             ("repository_trusted", "repository trusted again"),
+                            ("github_refused", "token of GitHub refused"),
                         ],
                         verbose_name="what",
                     ),
@@ -1328,6 +1329,7 @@ class Migration(migrations.Migration):
                             "code_revoked",
                             "enrolled",
                             "enrolment_refused",
+                            "github_refused",
                         ],
                     )
                 ),

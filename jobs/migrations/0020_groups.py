@@ -28,6 +28,7 @@ GOVERNORS = OPERATORS | {
     "change_jobkind", "view_auditevent", "add_target", "change_target",
     "hold_agentjob", "open_sensitive_jobartifact",
     "view_noticechannel", "add_noticechannel", "change_noticechannel", "test_noticechannel",
+    "view_githubtrust", "add_githubtrust", "change_githubtrust",
     "view_noticerule", "add_noticerule", "change_noticerule", "view_notice", "retry_notice",
     "add_schedule", "change_schedule",
     "add_backuprepository", "change_backuprepository", "maintain_backuprepository",
@@ -63,8 +64,7 @@ def remove_groups(apps: StateApps, schema_editor: BaseDatabaseSchemaEditor) -> N
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0015_drills"),
-        ("jobs", "0016_capabilities"),
+        ("jobs", "0019_github"),
         ("artifacts", "0006_arrival"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),

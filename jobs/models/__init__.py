@@ -9,6 +9,7 @@ from .audit_events import AuditEvent
 from .backup_runs import BackupJobRun, BackupSnapshot
 from .backups import BackupJob, BackupJobSource, BackupRepository
 from .enrolments import Enrolment, EnrolmentCode
+from .github import GithubSpentToken, GithubTrust
 from .job_kinds import JobKind
 from .legal_holds import LegalHold
 from .maintenance_duties import MaintenanceDuty
@@ -34,6 +35,8 @@ __all__ = [
     "Enrolment",
     "EnrolmentCode",
     "Event",
+    "GithubSpentToken",
+    "GithubTrust",
     "JobKind",
     "LegalHold",
     "MaintenanceDuty",

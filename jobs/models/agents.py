@@ -93,6 +93,7 @@ class AgentToken(models.Model):
     revoked_at = models.DateTimeField(_("revoked"), null=True, editable=False)
     revoked_by = models.TextField(_("revoked by"), null=True, editable=False)
     last_used_at = models.DateTimeField(_("last used"), null=True, editable=False)
+    run_ref = models.TextField(_("run"), null=True, editable=False)  # of the one workflow run that it was issued to
 
     class Meta:
         db_table = "agent_tokens"

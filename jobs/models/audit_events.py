@@ -46,6 +46,7 @@ class AuditEvent(models.Model):
         RUN_REOPENED = "run_reopened", _("failed sources tried again")
         REPOSITORY_DAMAGED = "repository_damaged", _("repository found damaged")
         REPOSITORY_TRUSTED = "repository_trusted", _("repository trusted again")
+        GITHUB_REFUSED = "github_refused", _("token of GitHub refused")
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(_("at"), db_default=SqlNow())
@@ -72,7 +73,7 @@ class AuditEvent(models.Model):
                 "acknowledged", "reopened", "channel_secret",
                 "backup_defined", "run_launched", "run_cancelled", "run_reopened", "repository_damaged",
                 "repository_trusted",
-                "code_made", "code_revoked", "enrolled", "enrolment_refused",
+                "code_made", "code_revoked", "enrolled", "enrolment_refused", "github_refused",
             ])),
         ]  # fmt: skip
         triggers = [

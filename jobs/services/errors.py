@@ -86,6 +86,19 @@ class EnrolmentMismatch(Refusal):
     """This enrolment id was used with another name."""
 
 
+class TokenRefused(Refusal):
+    """The token could not be verified."""
+
+    def __init__(self, *, advice: str, reference: UUID) -> None:
+        super().__init__()
+        self.args = (f"{advice or self.args[0]} Reference: {reference}",)
+        self.reference = reference
+
+
+class KeysUnavailable(Refusal):
+    """The keys of the token's issuer cannot be read now; ask again."""
+
+
 class AgentNotActive(Refusal):
     """The agent takes no new work now."""
 

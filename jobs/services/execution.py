@@ -64,6 +64,7 @@ class Caller:
     agent: Agent
     token_id: UUID
     work: Work | None = None  # of the row that the call names, where that was looked up
+    run_ref: str | None = None  # the workflow run that the bearer was issued to
 
     def holder(self, rows: LeaseQuerySet[Any], row_id: UUID, claim_id: UUID) -> Holder:
         """This agent as the holder of one row of a table."""
@@ -140,7 +141,7 @@ def authenticate(
     found = server_bound.run(DEFAULT_DB_ALIAS, sql, {"digest": token_format.digest(bearer), "row_id": row_id})
     if not found:
         raise Unauthenticated
-    token_id, is_used_anew, is_seen_anew, kind, document, *columns = found[0]
+    token_id, run_ref, is_used_anew, is_seen_anew, kind, document, *columns = found[0]
     agent = server_bound.instance(Agent, DEFAULT_DB_ALIAS, server_bound.columns(Agent, READ_OF_AGENT), columns)
     if is_used_anew:
         AgentToken.objects.filter(pk=token_id).update(last_used_at=Now())
@@ -149,7 +150,7 @@ def authenticate(
         if instance:
             instances.note(agent_id=agent.pk, said=instance)
     work = None if kind is None else Work(kind=kind, document=json.loads(document, cls=StoredDocument))
-    return Caller(agent=agent, token_id=token_id, work=work)
+    return Caller(agent=agent, token_id=token_id, work=work, run_ref=run_ref)
 
 
 @cache
@@ -161,7 +162,7 @@ def _look_up_sql(table: str, life: Lifecycle | None) -> str:
         work = f"work.{life.kind}, work.{life.document}"
         join = f"LEFT JOIN {table} AS work ON work.id = %(row_id)s AND work.{life.agent} = agents.{life.agent_key}"
     return f"""
-        SELECT tokens.id, coalesce(tokens.last_used_at < {a_while_ago}, true),
+        SELECT tokens.id, tokens.run_ref, coalesce(tokens.last_used_at < {a_while_ago}, true),
           coalesce(agents.last_seen_at < {a_while_ago}, true), {work}, {columns}
         FROM agent_tokens AS tokens JOIN agents ON agents.id = tokens.agent_id {join}
         WHERE tokens.digest = %(digest)s AND tokens.revoked_at IS NULL
@@ -184,19 +185,22 @@ def claim(
     """Lease the next row of `kinds` (or `row_id`) for the caller; None when nothing waits.
 
     `request` is the whole request, to tell a repetition from another use of the claim id; `columns` are written beside
-    the lease; `able` is what the runner says that it can do, and nothing that requires more is handed out. A
-    repetition is answered also while the agent is paused: it holds that row already. Raises RunnerTooOld,
-    AgentNotActive and the engine's refusals.
+    the lease, but the run that a bearer was issued to outweighs what they say of it; `able` is what the runner says
+    that it can do, and nothing that requires more is handed out. A repetition is answered also while the agent is
+    paused: it holds that row already. Raises RunnerTooOld, AgentNotActive and the engine's refusals.
     """
     runner_versions.check(runner.version)
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     agent = caller.agent
     if able is not None:
         capabilities.note(agent, able)
+    written = dict(columns or {})
+    if caller.run_ref and "run_ref" in written:
+        written["run_ref"] = caller.run_ref
     try:
         leasing = rows.claim(
             claim_id, agent=caller.key(rows), kinds=kinds, digest=digest, row_id=row_id, claimed_by=str(runner),
-            capabilities=able.names if able else (), **(columns or {}),
+            capabilities=able.names if able else (), **written,
         )  # fmt: skip
     except AgentBusy:
         _check_active(agent)  # why it takes nothing new outweighs that it could not

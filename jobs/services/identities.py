@@ -29,6 +29,7 @@ class Issued:
     agent: str
     prefix: str
     expires_at: datetime | None
+    run_ref: str | None
     bearer: str = field(repr=False)
 
 
@@ -84,10 +85,13 @@ def set_state(*, agent_id: UUID, state: str, note: str = "", until: datetime | N
 
 
 @transaction.atomic
-def issue_token(*, agent_id: UUID, by: str, note: str = "", expires_at: datetime | None = None) -> Issued:
+def issue_token(
+    *, agent_id: UUID, by: str, note: str = "", expires_at: datetime | None = None, run_ref: str | None = None
+) -> Issued:
     """Make a bearer for an agent; others of the agent stay valid, so that it can be rotated without a gap.
 
-    Issuing registers an agent that only plain SQL had named. Raises Invalid or NotFound.
+    What is claimed with it is done by `run_ref`, the address of a workflow run, whatever the claim says. Issuing
+    registers an agent that only plain SQL had named. Raises Invalid or NotFound.
     """
     agent = Agent.objects.filter(pk=agent_id).first()
     if agent is None:
@@ -103,12 +107,13 @@ def issue_token(*, agent_id: UUID, by: str, note: str = "", expires_at: datetime
     bearer = token_format.mint()
     token = AgentToken.objects.create(
         agent=agent, digest=token_format.digest(bearer), prefix=bearer[: token_format.SHOWN], note=note,
-        expires_at=expires_at, created_by=by,
+        expires_at=expires_at, created_by=by, run_ref=run_ref,
     )  # fmt: skip
     audit.record(audit.Tag.TOKEN_ISSUED, agent, actor=by, reason=note, details={"prefix": token.prefix})
     return Issued(
-        token_id=token.pk, agent=agent.principal_key, prefix=token.prefix, expires_at=expires_at, bearer=bearer
-    )
+        token_id=token.pk, agent=agent.principal_key, prefix=token.prefix, expires_at=expires_at, run_ref=run_ref,
+        bearer=bearer,
+    )  # fmt: skip
 
 
 @transaction.atomic

@@ -26,6 +26,7 @@ from jobs.models import (
     BackupRepository,
     BackupSnapshot,
     EnrolmentCode,
+    GithubTrust,
     JobKind,
     MaintenanceDuty,
     Notice,
@@ -45,6 +46,7 @@ from tests.factories import (
     BackupJobSourceFactory,
     BackupSnapshotFactory,
     EnrolmentCodeFactory,
+    GithubTrustFactory,
     JobKindFactory,
     NoticeChannelFactory,
     NoticeFactory,
@@ -118,6 +120,7 @@ class Rows:
     failed: AgentJob
     task: AgentTask
     target: Target
+    trust: GithubTrust
     schedule: Schedule
     slot: ScheduleSlot
     event: AuditEvent
@@ -156,7 +159,7 @@ def rows(db: None) -> Rows:
         agent=agent, token=token, code=EnrolmentCodeFactory(), kind=kind, failed=failed, running=running(agent, token),
         queued=AgentJobFactory(agent=agent, spec={"title": "Wait"}),
         task=AgentTaskFactory(agent=agent, job_run=run, job_source=source),
-        target=TargetFactory(),
+        target=TargetFactory(), trust=GithubTrustFactory(agent=agent),
         event=AuditEvent.objects.create(tag="enqueued", actor="ada", subject_table="agent_jobs", subject_id=failed.pk),
         duty=MaintenanceDuty.objects.create(name="reap"),
         channel=channel, rule=NoticeRuleFactory(channel=channel), notice=NoticeFactory(channel=channel),

@@ -14,7 +14,8 @@ from tests.factories import AgentJobFactory, TargetFactory
 
 pytestmark = in_chromium
 LISTS = (
-    "agentjob", "agenttask", "agent", "jobkind", "target", "schedule", "scheduleslot", "auditevent", "maintenanceduty",
+    "agentjob", "agenttask", "agent", "jobkind", "target", "githubtrust", "schedule", "scheduleslot", "auditevent",
+    "maintenanceduty",
 )  # fmt: skip
 
 
@@ -41,7 +42,8 @@ def test_no_page_makes_the_console_speak_or_scrolls_sideways_on_a_phone(
         reverse("admin:jobs_target_add"), reverse("admin:jobs_schedule_add") + "?kind=echo",
         reverse("admin:jobs_schedule_change", args=[rows.schedule.pk]),
         reverse("admin:jobs_schedule_edit", args=[rows.schedule.pk]),
-        reverse("admin:jobs_target_change", args=[rows.target.pk]),
+        reverse("admin:jobs_target_change", args=[rows.target.pk]), reverse("admin:jobs_githubtrust_add"),
+        reverse("admin:jobs_githubtrust_change", args=[rows.trust.pk]), reverse("admin:jobs_githubtrust_token"),
         reverse("admin:jobs_agentjob_add") + "?kind=uat.quick-task", reverse("admin:auth_user_changelist"),
     ]  # fmt: skip
     for width in (1440, 390):

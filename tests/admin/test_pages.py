@@ -23,8 +23,8 @@ from tests.factories import AgentFactory, AgentJobFactory, JobKindFactory, Token
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'"
 LISTS = (
-    "agentjob", "agenttask", "agent", "jobkind", "target", "auditevent", "maintenanceduty", "noticechannel",
-    "noticerule", "notice", "schedule", "scheduleslot", "backuprepository", "backupjob",
+    "agentjob", "agenttask", "agent", "jobkind", "target", "githubtrust", "auditevent", "maintenanceduty",
+    "noticechannel", "noticerule", "notice", "schedule", "scheduleslot", "backuprepository", "backupjob",
     "backupjobrun", "backupsnapshot", "backupjobsource",
 )  # fmt: skip
 

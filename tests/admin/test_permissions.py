@@ -73,6 +73,12 @@ MAY_OPEN = {
     "jobs_target_history": VIEWERS,
     "jobs_target_add": GOVERNORS,
     "jobs_target_delete": NOBODY,
+    "jobs_githubtrust_changelist": GOVERNORS,
+    "jobs_githubtrust_change": GOVERNORS,
+    "jobs_githubtrust_history": GOVERNORS,
+    "jobs_githubtrust_add": GOVERNORS,
+    "jobs_githubtrust_token": GOVERNORS,
+    "jobs_githubtrust_delete": NOBODY,
     "jobs_maintenanceduty_changelist": VIEWERS,
     "jobs_maintenanceduty_change": VIEWERS,
     "jobs_maintenanceduty_history": VIEWERS,
@@ -162,6 +168,7 @@ TABLES = (
     "agent_jobs", "agent_tasks", "agents", "agent_tokens", "enrolment_codes", "enrolments", "job_kinds", "audit_events",
     "agent_job_events",
     "agent_task_events", "agent_events", "targets", "target_origins", "maintenance_duties", "legal_holds", "auth_user",
+    "github_trusts", "github_spent_tokens",
     "auth_group", "django_admin_log",
     "acknowledgements", "notice_channels", "notice_rules", "notices", "schedules", "schedule_slots",
     "backup_repositories", "backup_jobs", "backup_job_sources", "backup_job_runs", "backup_snapshots",
@@ -189,12 +196,13 @@ def address(name: str, rows: Rows) -> str:
         "agentjob": rows.failed, "agenttask": rows.task, "agent": rows.agent, "agenttoken": rows.token,
         "enrolmentcode": rows.code,
         "jobkind": rows.kind, "target": rows.target, "auditevent": rows.event, "maintenanceduty": rows.duty,
+        "githubtrust": rows.trust,
         "noticechannel": rows.channel, "noticerule": rows.rule, "notice": rows.notice,
         "schedule": rows.schedule, "scheduleslot": rows.slot,
         "backuprepository": rows.repository, "backupjob": rows.backup_job, "backupjobrun": rows.run,
         "backupsnapshot": rows.snapshot, "backupjobsource": rows.source,
     }  # fmt: skip
-    if name.endswith(("_changelist", "_add", "_live", "_trends", "_many", "_preview")):
+    if name.endswith(("_changelist", "_add", "_live", "_trends", "_many", "_preview", "githubtrust_token")):
         return reverse(f"admin:{name}")
     return reverse(f"admin:{name}", args=[subject[table].pk])
 

@@ -28,7 +28,9 @@ OWNED: dict[str, dict[str, Any]] = {
     "tasks/{id}/result": {"PUT": {"status": "succeeded", "backup_id_in_repository": "c4d9"}},
 }
 # These name no row in their address; other tests say whose rows they see.
-OF_THE_CALLER = {"jobs/claim": {"POST"}, "tasks/claim": {"POST"}, "agents/me": {"GET"}, "enrol": {"POST"}}
+OF_THE_CALLER = {
+    "jobs/claim": {"POST"}, "tasks/claim": {"POST"}, "agents/me": {"GET"}, "enrol": {"POST"}, "token/github": {"POST"},
+}  # fmt: skip
 
 
 def endpoints(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, set[str]]]:

@@ -35,8 +35,9 @@ def test_every_endpoint_and_method_is_described() -> None:
 def test_every_call_needs_the_bearer_and_names_its_common_answers() -> None:
     for path, methods in document()["paths"].items():
         for method, described in methods.items():
-            # Whoever enrols has no bearer yet; the code is in the body.
-            assert described.get("security") == (None if path.endswith("/enrol") else [{"agent": []}]), path
+            # Whoever trades a code or a token for a bearer has none yet.
+            is_stranger = path.endswith(("/enrol", "/token/github"))
+            assert described.get("security") == (None if is_stranger else [{"agent": []}]), path
             assert {"400", "401", "405", "500", "503"} <= set(described["responses"]), (path, method)
 
 

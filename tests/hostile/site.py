@@ -92,7 +92,7 @@ class Subjects:
             "artifacts/<": self.artifact, "api/v1/jobs/": rows.running, "tasks/": rows.task,
             "/agentjob/": rows.failed, "/agenttask/": rows.task, "/agent/": rows.agent, "/agenttoken/": rows.token,
             "/enrolmentcode/": rows.code,
-            "/target/": rows.target, "/maintenanceduty/": rows.duty,
+            "/target/": rows.target, "/githubtrust/": rows.trust, "/maintenanceduty/": rows.duty,
             "/schedule/": rows.schedule, "/scheduleslot/": rows.slot,
             "/backuprepository/": rows.repository, "/backupjob/": rows.backup_job, "/backupjobrun/": rows.run,
             "/backupsnapshot/": rows.snapshot, "/backupjobsource/": rows.source,
@@ -111,6 +111,8 @@ class Subjects:
             members = {"code": self.rows.code.code, "enrolment_id": str(uuid4()), "name": "fw-9"}  # type: ignore[attr-defined]  # only the factory knows it
             runner = {"name": "agentstore-runner", "version": "1.0.0"}
             return {"data": json.dumps(members | {"runner": runner}), "content_type": "application/json"}
+        if route.endswith("token/github"):
+            return {"data": json.dumps({"token": "x.y.z"}), "content_type": "application/json"}
         if route.endswith("artifacts") and method == "PUT":
             digest = base64.b64encode(hashlib.sha256(b"bytes").digest()).decode()
             headers = {"HTTP_AGENTSTORE_CLAIM_ID": claim_id, "HTTP_CONTENT_DIGEST": f"sha-256=:{digest}:"}

@@ -42,7 +42,10 @@ ONLY_READ = {
     "jobs_jobkind_change": MAY_OPEN["jobs_jobkind_add"],
     **{f"axes_{table}_change": NOBODY for table in ("accessattempt", "accesslog", "accessfailurelog")},
     "jobs_target_change": MAY_OPEN["jobs_target_add"],
+    "jobs_githubtrust_change": MAY_OPEN["jobs_githubtrust_add"],
 }  # fmt: skip
+# What the body shows counts: a code that is good, and a token that GitHub did not sign.
+STRANGERS = {"enrol": {201}, "token/github": {401}}
 BEARS = ("agent", "other agent", "disabled agent")
 # Dear pages: that those who may open them can, is tested with the pages.
 LEFT_OUT = {(who, method) for who in PEOPLE for method in ("GET", "PUT", "PATCH", "DELETE", "OPTIONS")}
@@ -91,14 +94,14 @@ def of_a_runner(route: str, who: str, method: str) -> set[Any]:
     """The same for the API, where only a bearer counts."""
     address = route.removeprefix(V1)
     served = SERVED[address.replace("<uuid:row_id>", "{id}").replace("<uuid:job_id>", "{id}")]
-    if who not in BEARS and address != "enrol":
+    if who not in BEARS and address not in STRANGERS:
         return {401}
     if method == "OPTIONS":
         return {204}
     if (method if method != "HEAD" else "GET") not in served:
         return {405}
-    if address == "enrol":  # the code in the body is what counts
-        return {201}
+    if address in STRANGERS:
+        return STRANGERS[address]
     if "<" in address and who == "other agent":
         return {404}
     if address.endswith("/claim"):
@@ -133,7 +136,8 @@ def test_everybody_gets_on_every_address_what_is_theirs_and_nothing_else(
                     continue
                 said: dict[str, Any] = subjects.call(route, method) if route.startswith(V1) else {}
                 writes = method not in SAFE or route.endswith(("/open", "/evidence.zip"))
-                if (may & {200, 201} and writes) or who == "disabled agent":
+                # A token that is refused stands in the audit trail.
+                if (may & {200, 201} and writes) or who == "disabled agent" or route == f"{V1}token/github":
                     with undone():
                         answer = ask(callers[who], method, url, **said)
                 else:

@@ -21,6 +21,7 @@ from jobs.management.hearing import Hearing
 from jobs.management.operator_command import OperatorCommand
 from jobs.services import maintenance, scheduling
 from jobs.services.backups import drilling, upkeep
+from jobs.services.github.exchange import forget_spent
 from jobs.services.notices import outbox
 from jobs.services.notices.matching import match
 
@@ -87,6 +88,7 @@ def _duties(hearing: Hearing) -> list[Duty]:
         Duty(name="old notices", act=outbox.forget, every=PURGE_SECONDS),
         Duty(name="thumbnails", act=make_thumbnails, lease=300.0, apart=True),
         Duty(name="verify", act=verify, lease=3600.0, apart=True),
+        Duty(name="spent tokens", act=forget_spent, every=PURGE_SECONDS),
         Duty(name="purge", act=purge, every=PURGE_SECONDS, lease=PURGE_SECONDS, apart=True),
         Duty(name="sweep", act=sweep, every=SWEEP_SECONDS, lease=SWEEP_SECONDS, apart=True),
     ]

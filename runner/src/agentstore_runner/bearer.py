@@ -35,6 +35,10 @@ class Bearer:
         """Return the token itself, for the Authorization header and for redaction."""
         return self._value
 
+    def known(self) -> list[str]:
+        """Return every value that must be masked."""
+        return [self._value]
+
     def __repr__(self) -> str:
         return "Bearer(…)"
 

@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from agentstore_runner import __version__, doctor, enrolment, handlers, logs, sp
 from agentstore_runner.bearer import Bearer, TokenError, from_file, from_stream, secrets_of, take_from
 from agentstore_runner.claiming import Order
 from agentstore_runner.client import AddressError, Client, checked_server
+from agentstore_runner.connecting import Refusal, connection, redactor_of, server_and_bearer
 from agentstore_runner.contract import uat
 from agentstore_runner.redaction import Redactor
 from agentstore_runner.shutdown import Shutdown
@@ -41,52 +41,6 @@ Exit codes:
 """
 
 
-class Refusal(click.ClickException):
-    """One plain sentence and exit code 2."""
-
-    exit_code = 2
-
-
-def _state_folder() -> Path:
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "agentstore-runner"
-
-
-def _connection(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which server, as whom, and with which memory."""
-    for option in reversed(
-        (
-            click.option(
-                "--server", envvar="AGENTSTORE_URL", required=True, metavar="URL", help="The server's address."
-            ),
-            click.option(
-                "--token-file",
-                type=click.Path(path_type=Path),
-                help="File with the agent's token, not readable by others. Otherwise AGENTSTORE_TOKEN.",
-            ),
-            click.option(
-                "--allow-http", is_flag=True, help="Send the token unencrypted to a host that is not this one."
-            ),
-            click.option(
-                "--state",
-                type=click.Path(path_type=Path, file_okay=False),
-                default=_state_folder,
-                show_default="$XDG_STATE_HOME/agentstore-runner",
-                help="Folder that remembers claims and reports across restarts.",
-            ),
-            click.option(
-                "--log",
-                "style",
-                type=click.Choice(["plain", "json", "rich"]),
-                help="Form of the log; rich on a terminal, plain otherwise.",
-            ),
-            click.option("--verbose", is_flag=True, help="Log more."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="agentstore-runner")
 def main() -> None:
@@ -94,7 +48,7 @@ def main() -> None:
 
 
 @main.command(epilog=EXIT_CODES)
-@_connection
+@connection
 @click.option("--once", "once", flag_value=True, type=bool, help="Do one job, if one waits, and end.")
 @click.option("--forever", "once", flag_value=False, type=bool, default=False, help="Go on until a signal (default).")
 @click.option("--kinds", help="Comma-separated kinds to claim; default: all that this machine is set up for.")
@@ -115,6 +69,8 @@ def main() -> None:
 def run(
     server: str,
     token_file: Path | None,
+    github: bool,
+    github_audience: str | None,
     allow_http: bool,
     state: Path,
     style: logs.Style | None,
@@ -127,8 +83,8 @@ def run(
     exit_code: str,
 ) -> None:
     """Claim jobs and work on them, one at a time."""
-    server, bearer = _server_and_bearer(server, token_file, allow_http)
-    logs.configure(style, verbose=verbose, redactor=_redactor(bearer))
+    server, bearer = server_and_bearer(server, token_file, allow_http, github=github, audience=github_audience)
+    logs.configure(style, verbose=verbose, redactor=redactor_of(bearer))
     installed = _installed(handlers.ENTRY_POINTS)
     task_handlers = _task_handlers(tasks) if job_id is None else {}
     order = Order(
@@ -152,7 +108,7 @@ def run(
                 handlers=installed,
                 task_handlers=task_handlers,
                 shutdown=shutdown,
-                redactor=lambda: _redactor(bearer),
+                redactor=lambda: redactor_of(bearer),
                 rng=random.SystemRandom(),
             )
             log.info("runner %s asks %s for %s", __version__, server, ", ".join((*order.task_types, *order.kinds)))
@@ -224,18 +180,20 @@ def _code(file: Path | None) -> Bearer:
 
 
 @main.command("doctor")
-@_connection
+@connection
 def examine(
     server: str,
     token_file: Path | None,
+    github: bool,
+    github_audience: str | None,
     allow_http: bool,
     state: Path,
     style: logs.Style | None,
     verbose: bool,
 ) -> None:
     """Look at everything that a runner needs and say how to fix what is missing; exit code 1 if something is."""
-    server, bearer = _server_and_bearer(server, token_file, allow_http)
-    redactor = _redactor(bearer)
+    server, bearer = server_and_bearer(server, token_file, allow_http, github=github, audience=github_audience)
+    redactor = redactor_of(bearer)
     logs.configure(style, verbose=verbose, redactor=redactor)
     failed = False
     for finding in doctor.examine(Client(server, bearer), state, handlers.installed, os.environ):
@@ -311,22 +269,6 @@ def _show(report: handlers.Report, out: Path, redactor: Redactor) -> None:
     if report.error:
         console.print(f"error: {redactor.text(report.error)}", markup=False)
     console.print(f"files: {out}", markup=False)
-
-
-def _server_and_bearer(server: str, token_file: Path | None, allow_http: bool) -> tuple[str, Bearer]:
-    try:
-        # The variable goes away in any case: no child process may inherit it.
-        from_environment = take_from(os.environ)
-        bearer = from_environment if token_file is None else from_file(token_file)
-        if bearer is None:
-            raise Refusal("no token: give --token-file, or set AGENTSTORE_TOKEN")
-        return checked_server(server, allow_http=allow_http), bearer
-    except (TokenError, AddressError) as error:
-        raise Refusal(str(error)) from None
-
-
-def _redactor(bearer: Bearer) -> Redactor:
-    return Redactor([bearer.reveal(), *secrets_of(os.environ)])
 
 
 def _installed(group: str) -> dict[str, handlers.Handler]:

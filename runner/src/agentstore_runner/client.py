@@ -96,6 +96,16 @@ class Client:
         answer = self._ask("POST", "/api/v1/enrol", content=body, limit_s=30)
         return _ours(answer, "token", "principal_key", "state")
 
+    def exchange_github(self, token: str) -> Answer:
+        """Trade a token of a workflow run for a bearer; a token is good once."""
+        content = json.dumps({"token": token}).encode()
+        answer = _ours(
+            self._ask("POST", "/api/v1/token/github", content=content, limit_s=30), "token", "agent", "expires_in"
+        )
+        if answer.ok and not isinstance(answer.body["expires_in"], int):
+            raise UnansweredError("the life of the bearer cannot be read")
+        return answer
+
     def me(self) -> Answer:
         """Ask for the agent's state and open claims."""
         answer = _ours(self._ask("GET", "/api/v1/agents/me", limit_s=15), "claims", "server_time")
