@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.db import Error, close_old_connections, connection
 
 from jobs.services import duties as rows
 from jobs.services.duties import DutyLease
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FIRST_PAUSE, LONGEST_OUTAGE_PAUSE = 1.0, 8.0  # seconds; leases go on lapsing, so the loop is back soon
 LONGEST_WAIT = 60.0  # seconds between two looks at who does what, so that a dead loop's duties are taken over
@@ -39,7 +42,7 @@ class Duty:
     """
 
     name: str
-    act: Callable[[], Any]
+    act: "Callable[[], DataclassInstance | None]"
     every: float = 0.0
     lease: float = 15.0
     apart: bool = False
@@ -154,8 +157,10 @@ class Clockwork:
         Raises DatabaseAwayError if it was the connection that failed; the lease is this loop's to take up again.
         """
         began, link = time.monotonic(), connection.connection
+        counts: dict[str, Any] | None = None
         try:
             done = duty.act()
+            told = asdict(done) if done is not None else {}
         except Exception as error:  # one duty must never stop another
             if isinstance(error, Error) and not _answers(link):
                 connection.close()
@@ -163,10 +168,9 @@ class Clockwork:
             log.error("A duty of the maintenance failed.", duty=duty.name, exc_info=error)
             said = f"{type(error).__name__}: {error}"
             is_ours = rows.failed(lease, seconds=time.monotonic() - began, error=said)
-            counts = None
         else:
+            counts = told
             is_ours = rows.succeeded(lease, seconds=time.monotonic() - began)
-            counts = asdict(done) if done is not None else {}
             if any(counts.values()):
                 log.info("maintenance", duty=duty.name, **counts)
         if not is_ours:

@@ -68,12 +68,16 @@ def turn(clockwork: Clockwork, *duties: Duty) -> float:
     return clockwork._turn(duties, 5.0)
 
 
+def a_duty_that_counts_wrongly() -> None:
+    return 7  # type: ignore[return-value]  # what no check of types saw
+
+
 def loop(*duties: Duty) -> Clockwork:
     return Clockwork(duties, threading.Event())
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("fault", [a_programming_error, a_statement_that_times_out])
+@pytest.mark.parametrize("fault", [a_programming_error, a_statement_that_times_out, a_duty_that_counts_wrongly])
 def test_a_duty_that_fails_is_logged_and_stops_no_other(
     fault: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:

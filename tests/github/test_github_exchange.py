@@ -133,7 +133,7 @@ def test_what_a_replay_needs_no_more_and_bearers_of_old_runs_are_forgotten(
     gone = AgentToken.objects.first()
     assert gone
     AgentToken.objects.filter(pk=gone.pk).update(expires_at=Now() - exchanging.KEPT)
-    assert exchanging.forget_spent() == 2
+    assert exchanging.forget_spent() == exchanging.Forgotten(tokens=1, bearers=1)
     assert (GithubSpentToken.objects.count(), AgentToken.objects.count()) == (1, 1)
 
 

@@ -37,6 +37,14 @@ class Explained:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Forgotten:
+    """How many used tokens of GitHub, and how many bearers of ended runs, were deleted."""
+
+    tokens: int
+    bearers: int
+
+
 @transaction.atomic
 def exchange(token: str) -> Issued:
     """Trade a token of GitHub, once, for a bearer that lives LIFETIME and is bound to its run.
@@ -88,11 +96,11 @@ def issuers() -> Sequence[Issuer]:
     return [issuer(url) for url in settings.GITHUB_ISSUERS]
 
 
-def forget_spent() -> int:
-    """Delete what a replay needs no more, and bearers of runs that ended long ago; returns how many rows went."""
-    spent, _ = GithubSpentToken.objects.filter(expires_at__lt=Now()).delete()
+def forget_spent() -> Forgotten:
+    """Delete what a replay needs no more, and bearers of runs that ended long ago."""
+    tokens, _ = GithubSpentToken.objects.filter(expires_at__lt=Now()).delete()
     bearers, _ = AgentToken.objects.filter(run_ref__isnull=False, expires_at__lt=Now() - KEPT).delete()
-    return spent + bearers
+    return Forgotten(tokens=tokens, bearers=bearers)
 
 
 def _is_first(spent: GithubSpentToken) -> bool:
