@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.formats import localize
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from jobs.metrics import is_silent
 from jobs.models import Agent, AgentJob, AgentTask, BackupJobSource, BackupRepository, Notice, ScheduleSlot
@@ -169,7 +170,9 @@ def _agent_tiles() -> list[Tile]:
         ),
         Tile(
             label=_("Paused agents"), value=agents["held"], icon="pause_circle", tone="quiet",
-            note=_("paused or draining, of %d agents") % agents["known"],
+            note=ngettext(
+                "paused or draining, of %d agent", "paused or draining, of %d agents", agents["known"]
+            ) % agents["known"],
             url=_list("agent", state="paused") + "&state=draining",
         ),
     ]  # fmt: skip

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from agentstore_runner.uat import chromium
 from harness import Process, Runner
-from standin import TOKEN, StandIn, serving
+from standin import TOKEN, StandIn
+from wire import serving
 
 HERE = Path(__file__).parent
 
