@@ -155,19 +155,20 @@ def test_the_list_of_jobs_asks_as_many_questions_for_forty_rows_as_for_three(row
     assert not any('"spec"' in query["sql"] for query in many.captured_queries)
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["q=%00", "q=" + "x" * 10_000, "q=%25%27%3B--", "q=[", "q=0000", "status=%00", "status=none", "status__exact=x",
-     "agent=%00", "kind=%00", "verdict=pass&verdict=%00", "queued_from=x&queued_to=9999-12-31", "tag=x", "attention=x",
-     "queued_from=0001-01-01", "queued_to=%00", "ended=x", "latest=2", "p=999999999", "p=x", "all=", "o=99.-x", "e=1",
-     "spec__a%22)+OR+1=1--=1", "_facets=True", "pk__in=x", "attempt__gt=9999999999999999999999", "_connector=OR",
-     "state=%00", "channel=%00", "channel=x", "event=x", "news=x", "created=x"],
-    ids=lambda query: query[:30],
+QUERIES = (
+    "q=%00", "q=" + "x" * 10_000, "q=%25%27%3B--", "q=[", "q=0000", "status=%00", "status=none", "status__exact=x",
+    "agent=%00", "kind=%00", "verdict=pass&verdict=%00", "queued_from=x&queued_to=9999-12-31", "tag=x", "attention=x",
+    "queued_from=0001-01-01", "queued_to=%00", "ended=x", "latest=2", "p=999999999", "p=x", "all=", "o=99.-x", "e=1",
+    "spec__a%22)+OR+1=1--=1", "_facets=True", "pk__in=x", "attempt__gt=9999999999999999999999", "_connector=OR",
+    "state=%00", "channel=%00", "channel=x", "event=x", "news=x", "created=x", "finished_from=%00", "finished_to=x",
 )  # fmt: skip
+
+
 @pytest.mark.parametrize("table", LISTS)
-def test_a_list_answers_any_query_string(table: str, query: str, rows: Rows, superuser: Client) -> None:
-    answer = superuser.get(f"{reverse(f'admin:jobs_{table}_changelist')}?{query}")
-    assert answer.status_code in (200, 302, 400)
+def test_a_list_answers_any_query_string(table: str, rows: Rows, superuser: Client) -> None:
+    url = reverse(f"admin:jobs_{table}_changelist")
+    answers = {query: superuser.get(f"{url}?{query}").status_code for query in QUERIES}
+    assert {query: status for query, status in answers.items() if status not in (200, 302, 400)} == {}
 
 
 @pytest.mark.parametrize("query", ["username=%00", "q=%00", "username__exact=%00", "password__startswith=x", "p=x"])
