@@ -20,7 +20,7 @@ from unfold.widgets import (
 from jobs.models import Agent, BackupJob, BackupRepository
 from jobs.models.backups import KEEP_RULES
 from jobs.services import governance
-from jobs.services.backups import registry
+from jobs.services.backups import listing, registry
 from jobs.services.backups.payloads import DEFAULTS
 
 from .filters import MAX_CHOICES
@@ -205,6 +205,17 @@ class SourceForm(forms.Form):
     )  # fmt: skip
     hooks_after = PathLines(label=_("Commands after"), required=False, rows=2)
     allow_empty = _switch(_("May be empty"), _("Otherwise a backup of no files fails, as of a disk that is not there."))
+
+
+class ListForm(forms.Form):
+    """A look into one folder of a snapshot."""
+
+    agent = _choice(_("Agent"), agents, _("One that knows the repository's credential."))
+    path = forms.CharField(
+        label=_("Folder"), max_length=listing.MAX_PATH, strip=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"spellcheck": "false", "autocomplete": "off"}),
+        help_text=_("As it was backed up; / is the top."),
+    )  # fmt: skip
 
 
 class RestoreForm(forms.Form):

@@ -3,14 +3,18 @@
 from typing import Any
 
 from django.contrib import admin
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from jobs.models import BackupSnapshot
 
+from . import backup_browsing as browsing
 from .backup_filters import CompleteFilter, RepositoryFilter, SnapshotSourceFilter
 from .badges import NOTHING, badge, moment, size
 from .dialogs import uuid_or_404
@@ -19,10 +23,11 @@ from .governed import GovernedAdmin
 
 @admin.register(BackupSnapshot)
 class BackupSnapshotAdmin(GovernedAdmin):
-    """A list to read; reports of runners write it."""
+    """A list to read, which reports of runners write, and a look into each snapshot."""
 
     list_display = ("short_id", "source_name", "in_repository", "whole", "files", "amount", "taken", "checked", "gone")
-    rows_have_pages = False
+    list_display_links = ("short_id",)
+    change_form_template = "agentstore/backup_snapshot_page.html"
     list_filter = (CompleteFilter, SnapshotSourceFilter, RepositoryFilter)
     list_select_related = ("repository", "source__job")
     ordering = ("-taken_at", "-id")
@@ -74,15 +79,62 @@ class BackupSnapshotAdmin(GovernedAdmin):
         """When retention removed it."""
         return moment(snapshot.forgotten_at)
 
+    def has_list_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Whether this person may let an agent look into snapshots."""
+        return self.has_view_permission(request) and request.user.has_perm("jobs.list_backupsnapshot")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the look into a folder, and what the page polls."""
+        guarded = self.admin_site.admin_view
+        return [
+            path("<path:object_id>/list/", guarded(self.list_view), name="jobs_backupsnapshot_list"),
+            path("<path:object_id>/part/", guarded(self.part_view), name="jobs_backupsnapshot_part"),
+            *super().get_urls(),
+        ]
+
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Lead to its repository, which tells of it."""
+        """Show a snapshot and one of its folders, as an agent listed it; a POST has nothing to save."""
         self.check_view(request)
-        snapshot = BackupSnapshot.objects.filter(pk=uuid_or_404(object_id)).first()
+        snapshot = self._snapshot(object_id)
+        context = {
+            **self.admin_site.each_context(request), **browsing.folder_context(self, request, snapshot),
+            "title": _("Snapshot %s") % snapshot, "original": snapshot, "opts": self.opts, "media": self.media,
+            "facts": self._facts(snapshot),
+        }  # fmt: skip
+        return TemplateResponse(request, self.change_form_template, context)
+
+    def part_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The part of the page that refreshes itself."""
+        self.check_view(request)
+        context = browsing.folder_context(self, request, self._snapshot(object_id))
+        return render(request, "agentstore/backup_snapshot_part.html", context)
+
+    def list_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Let an agent list a folder, by default that of the source."""
+        if not self.has_list_permission(request):
+            raise PermissionDenied
+        return browsing.list_view(self, request, self._snapshot(object_id))
+
+    def _snapshot(self, object_id: str) -> BackupSnapshot:
+        snapshots = BackupSnapshot.objects.select_related("repository", "source__job", "source__agent")
+        snapshot = snapshots.filter(pk=uuid_or_404(object_id)).first()
         if snapshot is None:
             raise Http404
-        return HttpResponseRedirect(reverse("admin:jobs_backuprepository_change", args=[snapshot.repository_id]))
+        return snapshot
+
+    def _facts(self, snapshot: BackupSnapshot) -> list[tuple[Any, Any]]:
+        facts = [
+            (_("Source"), self.source_name(snapshot)),
+            (_("Repository"), self.in_repository(snapshot)),
+            (_("Taken"), moment(snapshot.taken_at)),
+            (_("Files"), snapshot.files),
+            (_("Size"), size(snapshot.bytes)),
+            (_("Verified"), self.checked(snapshot)),
+            (_("Forgotten"), moment(snapshot.forgotten_at) if snapshot.forgotten_at else ""),
+        ]
+        return [(label, value) for label, value in facts if value != ""]
 
 
 def short_id(snapshot: BackupSnapshot) -> SafeString:

@@ -153,7 +153,8 @@ class BackupJobSourceAdmin(GovernedAdmin):
         choices = _snapshots(source)
         agent = source.agent.principal_key if source.agent else ""
         good = source.snapshots.filter(complete=True, forgotten_at=None).order_by("-taken_at").first()
-        first = SAFE | {"agent": agent, "snapshot": str(good.pk) if good else ""}
+        asked = {"snapshot": request.GET.get("snapshot") or (str(good.pk) if good else "")}
+        first = SAFE | asked | {"agent": agent, "include": request.GET.getlist("include")}
         form = RestoreForm(request.POST if request.method == "POST" else None, initial=first)
         form.fields["snapshot"].choices = choices  # type: ignore[attr-defined]  # a ChoiceField
         if form.is_valid():

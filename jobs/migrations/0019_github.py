@@ -12,8 +12,7 @@ from jobs.engine.migrating import row_level_security
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("jobs", "0015_drills"),
-        ("jobs", "0016_capabilities"),
+        ("jobs", "0017_listing"),
         ("pghistory", "0007_auto_20250421_0444"),
     ]
 

@@ -20,7 +20,7 @@ OPERATORS = VIEWERS | {
     "add_agentjob", "cancel_agentjob", "retry_agentjob", "cancel_agenttask", "retry_agenttask", "open_jobartifact",
     "add_acknowledgement", "delete_acknowledgement",
     "pause_schedule", "run_schedule",
-    "run_backupjob", "cancel_backupjobrun", "retry_backupjobrun",
+    "run_backupjob", "cancel_backupjobrun", "retry_backupjobrun", "list_backupsnapshot",
 }  # fmt: skip
 GOVERNORS = OPERATORS | {
     "force_agentjob", "force_agenttask", "add_agent", "govern_agent", "view_agenttoken", "add_agenttoken",

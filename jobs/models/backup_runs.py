@@ -189,6 +189,7 @@ class BackupSnapshot(models.Model):
         db_table_comment = "The catalogue of snapshots: which are complete, which were forgotten."
         verbose_name = _("snapshot")
         verbose_name_plural = _("snapshots")
+        permissions = [("list_backupsnapshot", "Can list files of snapshots")]
         ordering = ["-taken_at"]
         constraints = [
             models.UniqueConstraint(name="backup_snapshots_engine_key", fields=["repository", "engine_id"]),

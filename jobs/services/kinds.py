@@ -13,7 +13,7 @@ from agentstore_runner.contract.problem import Problem, pointer
 
 from jobs.models import JobKind
 
-from .backups import maintenance_kind
+from .backups import listing_kind, maintenance_kind
 from .documents import storable_problems
 
 MAX_SPEC_BYTES = 512 * 1024
@@ -73,6 +73,17 @@ CONTRACTS: dict[str, KindContract] = {
         result_problems=lambda document, _: maintenance_kind.result_problems(document),
         judge=maintenance_kind.judge,
         max_run_seconds=24 * 3600,
+        is_own=True,
+    ),
+    # A person's spec could name any repository, and a credential that was not meant for it.
+    backup_jobs.LISTING: KindContract(
+        title="List of a folder of a snapshot",
+        description="Look up what one folder of one snapshot holds. Only the product makes such jobs.",
+        schema=listing_kind.SCHEMA,
+        spec_problems=listing_kind.spec_problems,
+        result_problems=lambda document, _: listing_kind.result_problems(document),
+        judge=lambda _: verdict.Judgement("pass", ()),
+        max_run_seconds=1800,
         is_own=True,
     ),
 }

@@ -138,6 +138,8 @@ MAY_OPEN = {
     "jobs_backupsnapshot_changelist": VIEWERS,
     "jobs_backupsnapshot_change": VIEWERS,
     "jobs_backupsnapshot_history": VIEWERS,
+    "jobs_backupsnapshot_part": VIEWERS,
+    "jobs_backupsnapshot_list": OPERATORS,
     "jobs_backupsnapshot_add": NOBODY,
     "jobs_backupsnapshot_delete": NOBODY,
     "jobs_auditevent_changelist": GOVERNORS,

@@ -350,3 +350,27 @@ def test_a_retired_source_is_in_no_further_run_and_its_name_is_free(job: BackupJ
     assert not AgentTask.objects.filter(job_source=source).exists()
     again = registry.SourceDefinition(name="web-1", host="web-1", paths=["/etc"])
     registry.add_source(again, job_id=job.pk, agent="web-1", by="ada")
+
+
+def test_the_parent_of_a_backup_lies_in_its_own_repository_and_its_size_is_compared_with_the_newest(
+    job: BackupJob,
+) -> None:
+    source = BackupJobSource.objects.get(job=job, name="web-1")
+    elsewhere = registry.register_repository(
+        registry.RepositoryDefinition(name="offsite", location="/srv/offsite", credential_ref="offsite"), by="ada"
+    )
+    places = {"a" * 64: (job.repository_id, 3), "b" * 64: (job.repository_id, 2), "c" * 64: (elsewhere, 1)}
+    for engine_id, (repository, age) in places.items():
+        BackupSnapshot.objects.create(
+            repository_id=repository, source=source, engine_id=engine_id, complete=True, files=age,
+            taken_at=timezone.now() - timedelta(days=age),
+        )  # fmt: skip
+    seen = []
+    for repository in (job.repository_id, elsewhere):
+        BackupJob.objects.filter(pk=job.pk).update(repository=repository)
+        task = AgentTask.objects.get(job_run=launch(job), job_source=source)
+        seen.append((task.task_payload["parent_backup"], task.task_payload["settings"]["previous"]["files"]))
+        launching.cancel_run(run_id=task.job_run_id, by="ada", reason="seen")
+    assert seen == [("b" * 64, 1), ("c" * 64, 1)]
+    BackupSnapshot.objects.filter(repository=elsewhere).delete()
+    assert AgentTask.objects.get(job_run=launch(job), job_source=source).task_payload["parent_backup"] is None

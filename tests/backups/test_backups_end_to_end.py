@@ -12,10 +12,11 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 from django.test import Client
+from django.urls import reverse
 
 from jobs.models import AgentTask, BackupJobRun, BackupSnapshot, Schedule
-from jobs.services import maintenance, schedule_registry, scheduling
-from jobs.services.backups import launching
+from jobs.services import maintenance, schedule_registry, scheduling, shipped_kinds
+from jobs.services.backups import launching, listing
 from tests.backups.machines import DONE, WAITS, Attempt, Machine, Truth, copy_of, define, hurry, launch, machine
 from tests.outages.installation import Web
 
@@ -113,7 +114,7 @@ def test_a_full_disk_is_tried_again_and_the_backup_is_whole_once_there_is_room(
         Truth(run="succeeded", attempts=(full, DONE)).check(run, people, web_1.repository)
 
 
-def test_a_restore_brings_every_byte_to_another_agent_and_says_where(
+def test_a_snapshot_is_looked_into_and_what_is_chosen_there_comes_back_byte_by_byte_on_another_agent(
     server: Web, new_machine: NewMachine, people: Client, tmp_path: Path
 ) -> None:
     web_1, spare, target = new_machine("web-1"), new_machine("spare"), tmp_path / "target"
@@ -121,16 +122,26 @@ def test_a_restore_brings_every_byte_to_another_agent_and_says_where(
     launch(define(web_1))
     web_1.work(server.port)
 
+    snapshot = BackupSnapshot.objects.get()
+    shipped_kinds.sync_kinds()
+    listing.enqueue_listing(snapshot_id=snapshot.pk, path=str(web_1.source), agent="spare", by="ada")
+    assert spare.work(server.port) == 0
+    page = people.get(reverse("admin:jobs_backupsnapshot_change", args=[snapshot.pk]))
+    assert [(entry["name"], entry["size"]) for entry in page.context["entries"]] == [
+        ("a", "2.9 KiB"),
+        ("b", "48.8 KiB"),
+    ]
+    form = people.get(page.context["entries"][1]["restore_url"]).context["form"]
+    assert form["include"].initial == [str(web_1.source / "b")]
+
     restored = launching.launch_restore(
-        snapshot_id=BackupSnapshot.objects.get().pk, target=launching.Target(agent="spare", path=str(target)),
-        by="ada", reason="web-1 burnt down",
+        snapshot_id=snapshot.pk, include=form["include"].initial,
+        target=launching.Target(agent="spare", path=str(target)), by="ada", reason="web-1 burnt down",
     ).run_id  # fmt: skip
     spare.work(server.port)
 
     there = target / str(web_1.source).lstrip("/")
-    assert {path.name: path.read_bytes() for path in there.iterdir()} == {
-        path.name: path.read_bytes() for path in web_1.source.iterdir()
-    }
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == {"b": (web_1.source / "b").read_bytes()}
     says = ("web-1 burnt down", f"{target} on spare", "are left as they are", "complete, content verified")
     Truth(run="succeeded", attempts=(Attempt(status="succeeded"),), says=says).check(restored, people, web_1.repository)
 

@@ -94,7 +94,7 @@ def launch_backup(
     for source in sources:
         task_id = uuid4()
         payload = payloads.backup(
-            task_id=task_id, run=run, job=job, source=source, last_good=last_good.get(source.pk)
+            task_id=task_id, run=run, job=job, source=source, last_good=last_good[source.pk]
         )  # fmt: skip
         task = _task(task_id, run, job, source, source.agent, payload)
         if splay_seconds and source.agent:
@@ -261,8 +261,10 @@ def _asked(target: Target, include: Sequence[str]) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _last_good(sources: Sequence[BackupJobSource]) -> dict[UUID, BackupSnapshot]:
-    """The newest complete snapshot of each source that is still there."""
+def _last_good(sources: Sequence[BackupJobSource]) -> dict[UUID, list[BackupSnapshot]]:
+    """The complete snapshots of each source that are still there: the newest of each repository, newest first."""
     found = BackupSnapshot.objects.filter(source__in=sources, complete=True, forgotten_at=None)
-    newest = found.order_by("source", "-taken_at").distinct("source")
-    return {snapshot.source_id: snapshot for snapshot in newest}
+    newest: dict[UUID, list[BackupSnapshot]] = {source.pk: [] for source in sources}
+    for snapshot in found.order_by("source_id", "repository_id", "-taken_at").distinct("source_id", "repository_id"):
+        newest[snapshot.source_id].append(snapshot)
+    return {source: sorted(ones, key=lambda one: one.taken_at, reverse=True) for source, ones in newest.items()}

@@ -7,7 +7,18 @@ from agentstore_runner.contract import backup, backup_jobs
 from agentstore_runner.contract.problem import Problem
 from agentstore_runner.contract.verdict import Judgement
 
-_ID: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+ID: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+REPOSITORY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "engine": {"const": "restic"},
+        "path": {"type": "string", "maxLength": 500},
+        "credential_ref": {"type": "string", "pattern": f"^{backup.CREDENTIAL_REF}$"},
+        "expected_id": {"anyOf": [ID, {"type": "null"}]},
+        "init_if_missing": {"type": "boolean"},
+    },
+    "required": ["path", "credential_ref"],
+}
 SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": "urn:agentstore:spec:backup.maintenance:1",
@@ -16,18 +27,8 @@ SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "version": {"const": backup.VERSION},
-        "repository": {
-            "type": "object",
-            "properties": {
-                "engine": {"const": "restic"},
-                "path": {"type": "string", "maxLength": 500},
-                "credential_ref": {"type": "string", "pattern": f"^{backup.CREDENTIAL_REF}$"},
-                "expected_id": {"anyOf": [_ID, {"type": "null"}]},
-                "init_if_missing": {"type": "boolean"},
-            },
-            "required": ["path", "credential_ref"],
-        },
-        "forget": {"type": "array", "items": _ID, "uniqueItems": True, "maxItems": backup_jobs.MOST_FORGOTTEN},
+        "repository": REPOSITORY,
+        "forget": {"type": "array", "items": ID, "uniqueItems": True, "maxItems": backup_jobs.MOST_FORGOTTEN},
         "prune": {"type": "boolean"},
         "check": {"enum": list(backup_jobs.CHECKS)},
         "read_data_subset": {"type": "string"},

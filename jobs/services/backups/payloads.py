@@ -1,6 +1,6 @@
 """Payloads of tasks, version 1, as runners read them. They hold names and numbers, never a secret."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -29,9 +29,14 @@ def repository(row: BackupRepository) -> dict[str, Any]:
 
 
 def backup(
-    *, task_id: UUID, run: BackupJobRun, job: BackupJob, source: BackupJobSource, last_good: BackupSnapshot | None
+    *, task_id: UUID, run: BackupJobRun, job: BackupJob, source: BackupJobSource, last_good: Sequence[BackupSnapshot]
 ) -> dict[str, Any]:
-    """The payload of one source's backup. Raises Invalid when no runner would take it."""
+    """The payload of one source's backup. Raises Invalid when no runner would take it.
+
+    `last_good` are the last good snapshots of the source, newest first, in whatever repositories: all tell how large
+    it was, but only one that lies where this backup goes can be its parent.
+    """
+    parents = [one.engine_id for one in last_good if one.repository_id == job.repository_id]
     settings: dict[str, Any] = {
         **DEFAULTS,
         **job.settings,
@@ -39,12 +44,12 @@ def backup(
         "max_runtime_s": job.max_run_seconds,
         "allow_empty": source.allow_empty,
     }
-    if last_good is not None:
-        settings["previous"] = {"files": last_good.files, "bytes": last_good.bytes}
+    if last_good:
+        settings["previous"] = {"files": last_good[0].files, "bytes": last_good[0].bytes}
     return _checked(
         {
             **_head(contract.BACKUP, task_id, run, job, source),
-            "parent_backup": last_good and last_good.engine_id,
+            "parent_backup": parents[0] if parents else None,
             "hooks": {"before": source.hooks_before, "after": source.hooks_after},
             "settings": settings,
             "report": REPORT,

@@ -352,7 +352,7 @@ def _source_problems(definition: SourceDefinition, job: BackupJob | None) -> lis
         return problems
     rehearsed = BackupJobSource(pk=uuid4(), job=job, **_source_columns(definition))
     try:
-        payloads.backup(task_id=uuid4(), run=BackupJobRun(pk=uuid4()), job=job, source=rehearsed, last_good=None)
+        payloads.backup(task_id=uuid4(), run=BackupJobRun(pk=uuid4()), job=job, source=rehearsed, last_good=())
     except Invalid as refusal:
         problems += refusal.problems
     return problems
