@@ -145,6 +145,7 @@ def test_a_writer_who_holds_rows_in_the_last_step_makes_it_give_up_and_a_second_
     assert client.execute(invalid).fetchall() == []
 
 
+@pytest.mark.soak
 def test_migrating_back_to_nothing_and_forth_again_leaves_the_clients_own_function_alone(
     contract_database: str, client: psycopg.Connection[Any]
 ) -> None:
