@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -161,8 +161,10 @@ def test_an_agent_that_returns_after_days_does_one_backup_and_what_it_missed_sta
     laptop = new_machine("laptop")
     laptop.fill(a=3000)
     job = define(laptop)
+    # Half an hour from now and from the time before: no time is so fresh that it is not caught up but on time.
+    hourly = f"{(datetime.now(UTC).minute + 30) % 60} * * * *"
     schedule = schedule_registry.create_schedule(
-        schedule_registry.BackupDefinition(name="every hour", backup_job=job, expression="7 * * * *"), by="ada"
+        schedule_registry.BackupDefinition(name="every hour", backup_job=job, expression=hourly), by="ada"
     )
     missed = launch(job)
     days_pass(missed)
