@@ -110,10 +110,10 @@ deployment: setup
 committed-files: setup
 	$(PY) -m checks.committed_files
 
-# The oldest supported server, beside the newest that the tests use by default. Left out: pages and notices, which ask nothing special of it.
+# The oldest supported server, beside the newest that the tests use by default. Left out: pages, notices and GitHub, which ask nothing special of it.
 system-postgres: setup
 	$(PY) -m checks.debian_postgres $(PY) -m pytest -n $(WORKERS) -m 'database and not soak and not lengthy' \
-		--ignore=tests/admin --ignore=tests/notices
+		--ignore=tests/admin --ignore=tests/notices --ignore=tests/github
 
 # Transactions of one connection land on different ones of the server. Left out: what counts statements of both modes.
 pooler: setup

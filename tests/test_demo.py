@@ -149,6 +149,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along_and_the_next_one_starts
     assert processes_of(home) == {}
 
 
+@pytest.mark.soak
 def test_without_chromium_the_demo_says_how_to_get_it_and_runs_the_api_job(home: Path, port: int) -> None:
     process = demo(home, port, "--once", AGENTSTORE_CHROMIUM="/nowhere/chromium")
     said, told = process.communicate(timeout=DEADLINE)

@@ -167,6 +167,7 @@ def test_migrating_back_to_nothing_and_forth_again_leaves_the_clients_own_functi
     assert client.execute(source).fetchall() == before
 
 
+@pytest.mark.soak
 def test_migrating_back_never_drops_a_table_that_holds_rows(adopted: str, client: psycopg.Connection[Any]) -> None:
     databases.migrate()
     with pytest.raises(ProgrammingError, match="agent_job_artifacts holds rows"):

@@ -105,6 +105,7 @@ def test_the_limits_of_a_tcp_connection_are_set_by_configuration(home: Path, pos
     assert patience <= 8
 
 
+@pytest.mark.soak
 def test_the_maintenance_loop_gives_a_silent_line_up_and_goes_on(home: Path, postgres: Database) -> None:
     with Line(postgres.socket) as line, maintenance(home, line.url, AGENTSTORE_MAINTENANCE_TIMEOUT="1") as loop:
         seen = "SELECT seen_at FROM uptime"
